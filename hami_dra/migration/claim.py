@@ -25,7 +25,6 @@ WHOLE_CARD: Final = 100
 
 _MOST_SIZES: Final = 8  # resource.k8s.io/v1: at most 8 alternatives in firstAvailable
 _MOST_DEVICES: Final = 32  # resource.k8s.io/v1: at most 32 devices, and requests, in a claim
-_FIRST_WITH_DISTINCT_COUNT: Final = (1, 36)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ def build_template(
     family: Family,
     *,
     selectors: tuple[str, ...],
-    kubernetes: tuple[int, int],
+    repeats_cards: bool,
     cards: Cards,
 ) -> Template:
     """Build the template for what one container asks of one family.
@@ -85,7 +84,8 @@ def build_template(
         request: what the container means in legacy words; at least one card.
         family: whose DeviceClass and capacities to use.
         selectors: CEL expressions that a card must satisfy.
-        kubernetes: version of the cluster, which decides the form for several cards (ruling 10).
+        repeats_cards: whether the cluster may give one card twice to a request for several, which
+            decides the form of the claim (ruling 10).
         cards: the sizes that a percentage is resolved against (ruling 7).
 
     Raises:
@@ -99,7 +99,7 @@ def build_template(
             "spread the work over several pods",
         )
     alternatives = _alternatives(request, family, selectors=selectors, cards=cards)
-    devices = _devices(alternatives, request.count, family, kubernetes=kubernetes)
+    devices = _devices(alternatives, request.count, family, repeats_cards=repeats_cards)
     spec: Json = {"metadata": {"labels": dict(MANAGED_BY)}, "spec": {"devices": devices}}
     return Template(name=_name(request, spec), spec=spec)
 
@@ -152,12 +152,10 @@ def _exact(
     return exact
 
 
-def _devices(
-    alternatives: list[Json], count: int, family: Family, *, kubernetes: tuple[int, int]
-) -> Json:
-    """Ask for different cards in the form that the cluster's version honours (ruling 10)."""
+def _devices(alternatives: list[Json], count: int, family: Family, *, repeats_cards: bool) -> Json:
+    """Ask for different cards in the form that the cluster honours (ruling 10)."""
     name = family.entry_prefix
-    if count == 1 or kubernetes >= _FIRST_WITH_DISTINCT_COUNT:
+    if count == 1 or not repeats_cards:
         return {"requests": [_request(name, alternatives, count)]}
     names = [f"{name}-{index}" for index in range(count)]
     distinct = {"requests": names, "distinctAttribute": f"{family.driver}/{family.uuid_attribute}"}

@@ -64,10 +64,12 @@ def migrate(
     Raises:
         RejectedPod: if legacy HAMi or the API server would refuse the pod, or it could never run.
     """
-    if _is_left_alone(pod):
-        return Migration()
-    converted = record.read(pod)
     names = [name for family in policy.families for name in managed_names(family)]
+    if _is_opted_out(pod):
+        return Migration()
+    if _is_mirror(pod):
+        return Migration(notices=_left_alone(pod, names))
+    converted = record.read(pod)
     work = [place for place in places(pod) if _has_work(place, converted, names)]
     if not work:
         return Migration()
@@ -82,12 +84,25 @@ def migrate(
     return making.finish(also=also)
 
 
-def _is_left_alone(pod: Json) -> bool:
-    """Tell whether a pod is out of bounds: a mirror pod (ruling 16) or opted out (ruling 21)."""
+def _is_opted_out(pod: Json) -> bool:
+    """Tell whether the pod's author opted out, as with legacy (ruling 21)."""
     metadata = as_object(pod.get("metadata"), "metadata")
-    annotations = as_object(metadata.get("annotations"), "metadata.annotations")
-    labels = as_object(metadata.get("labels"), "metadata.labels")
-    return MIRROR_ANNOTATION in annotations or labels.get(OPT_OUT_LABEL) == OPT_OUT_VALUE
+    return as_object(metadata.get("labels"), "metadata.labels").get(OPT_OUT_LABEL) == OPT_OUT_VALUE
+
+
+def _is_mirror(pod: Json) -> bool:
+    """Tell whether the pod is the API's copy of a static one (ruling 16)."""
+    metadata = as_object(pod.get("metadata"), "metadata")
+    return MIRROR_ANNOTATION in as_object(metadata.get("annotations"), "metadata.annotations")
+
+
+def _left_alone(pod: Json, names: Collection[str]) -> tuple[Notice, ...]:
+    message = "a static pod cannot have claims; run it from a DaemonSet"
+    return tuple(
+        Notice(Code.NOT_CONVERTED, f"{place.path}.resources", message)
+        for place in places(pod)
+        if carries(place.container, names)
+    )
 
 
 def _has_work(place: Place, converted: Mapping[str, Converted], names: Collection[str]) -> bool:
@@ -212,7 +227,7 @@ class _Making:
             request,
             family,
             selectors=selectors(annotations, family),
-            kubernetes=self._policy.kubernetes_version,
+            repeats_cards=self._policy.repeats_cards,
             cards=self._cards,
         )
         self._templates[template.name] = template
@@ -221,6 +236,12 @@ class _Making:
                 Code.EXCLUSIVITY_WEAKER,
                 request.path,
                 "the driver publishes no slots, so others may join the card while memory lasts",
+            )
+        if request.count > 1 and not self._policy.kubernetes:
+            self._notice(
+                Code.KUBERNETES_ASSUMED,
+                request.path,
+                f"asks for {request.count} cards in the form of Kubernetes 1.36 and newer",
             )
         return self._edit.claim(place, f"{family.entry_prefix}-{place.name}", template.name)
 

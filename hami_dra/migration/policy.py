@@ -15,6 +15,8 @@ INT32_MAX: Final = 2**31 - 1
 DRIVER: Final = "hami-core-gpu.project-hami.io"
 """Name of our DRA driver and of its DeviceClass (ruling 37)."""
 
+_FIRST_WITHOUT_REPEATS: Final = (1, 36)  # measured on 1.34.4, 1.35.4, 1.36.3 and 1.37.2
+
 Name = Annotated[str, Field(max_length=317)]
 
 
@@ -102,9 +104,9 @@ class Policy(_Record):
 
     families: tuple[Family, ...] = (Family(),)
     """The vocabularies that are converted."""
-    kubernetes: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+$")] = "1.37"
+    kubernetes: Annotated[str, Field(pattern=r"^([0-9]+\.[0-9]+)?$")] = ""
     """Version of the API server and scheduler, `major.minor`: before 1.36 several cards a container
-    need another form of claim (ruling 10)."""
+    need another form of claim (ruling 10). Empty means not known, and the newest form is used."""
     legacy_schedulers: tuple[str, ...] = ("hami-scheduler",)
     """Values of schedulerName that meant HAMi's scheduler (ruling 17)."""
     target_scheduler: str = ""
@@ -114,7 +116,9 @@ class Policy(_Record):
     so escapes any share; legacy refused it (ruling 16)."""
 
     @property
-    def kubernetes_version(self) -> tuple[int, int]:
-        """Return the version as numbers that compare."""
+    def repeats_cards(self) -> bool:
+        """Tell whether this cluster may give one card twice to a request for several."""
+        if not self.kubernetes:
+            return False
         major, minor = self.kubernetes.split(".")
-        return int(major), int(minor)
+        return (int(major), int(minor)) < _FIRST_WITHOUT_REPEATS

@@ -1,0 +1,1 @@
+"""The `hami-dra` command: the webhook's conversion, offline."""

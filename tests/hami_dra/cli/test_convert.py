@@ -1,0 +1,260 @@
+"""`hami-dra convert`: what a person gets for the manifests they have."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner, Result
+
+from hami_dra.cli.app import app
+from hami_dra.cli.kinds import POD_PATHS
+from hami_dra.migration import Json
+
+CASES = Path(__file__).parents[2] / "cases"
+
+PLAIN = """\
+# Source: chart/templates/config.yaml
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: odd}   # odd   spacing
+data:
+      deep:   "1"
+      script: |
+        nvidia.com/gpu: 1
+"""
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web # the name
+  namespace: team
+spec:
+  replicas: 3
+  template:
+    metadata:
+      labels: {app: "web"}
+    spec:
+      containers:
+        - name: 'main'   # the only one
+          image: "i"
+          resources:
+            limits:
+              cpu: 1
+              nvidia.com/gpu: 1
+              nvidia.com/gpumem: 8000 # MiB
+              nvidia.com/gpucores: 30
+"""
+
+REJECTED = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: bad}
+spec:
+  containers:
+  - {name: m, image: i, resources: {limits: {nvidia.com/gpu: 1, nvidia.com/gpumem: 16Gi}}}
+"""
+
+
+def convert(text: str | bytes, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["convert", "-f", "-", *arguments], input=text)
+
+
+def documents(text: str) -> list[Json]:
+    return [document for document in YAML(typ="safe").load_all(text) if document]
+
+
+def test_documents_without_legacy_keys_are_byte_identical() -> None:
+    text = f"---\n{PLAIN}---\n\n# nothing here\n--- # more\n{PLAIN}...\n"
+
+    result = convert(text)
+
+    assert result.stdout == text
+    assert result.exit_code == 0
+
+
+def test_comments_order_and_quotes_stay_around_the_change() -> None:
+    result = convert(DEPLOYMENT)
+
+    assert "  name: web # the name\n" in result.stdout
+    assert "        - name: 'main'   # the only one\n          image: \"i\"\n" in result.stdout
+    assert 'labels: {app: "web"}' in result.stdout
+    assert (
+        "              cpu: 1\n            claims:\n              - name: gpu-main\n"
+        in result.stdout
+    )
+    assert "nvidia.com/gpumem: 8000 #" not in result.stdout
+
+
+def test_a_template_stands_once_directly_before_the_first_document_that_needs_it() -> None:
+    result = convert(f"{PLAIN}---\n{DEPLOYMENT}---\n{DEPLOYMENT}")
+
+    kinds = [document["kind"] for document in documents(result.stdout)]
+    assert kinds == ["ConfigMap", "ResourceClaimTemplate", "Deployment", "Deployment"]
+    assert documents(result.stdout)[1]["metadata"]["namespace"] == "team"
+
+
+def test_output_is_its_own_fixed_point() -> None:
+    once = convert(f"{PLAIN}---\n{DEPLOYMENT}").stdout
+
+    twice = convert(once)
+
+    assert twice.stdout == once
+
+
+@pytest.mark.parametrize("kind", POD_PATHS)
+def test_every_workload_kind_is_converted_where_its_pod_stands(kind: str) -> None:
+    node: Json = {
+        "metadata": {},
+        "spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 2}}}]},
+    }
+    for step in reversed(POD_PATHS[kind]):
+        node = {step: node}
+    document = {"kind": kind, **node, "metadata": {"name": "x"}}
+
+    found = documents(convert(json.dumps(document)).stdout)
+
+    pod = found[-1]
+    for step in POD_PATHS[kind]:
+        pod = pod[step]
+    assert found[0]["kind"] == "ResourceClaimTemplate"
+    assert pod["spec"]["containers"][0]["resources"] == {"claims": [{"name": "gpu-c"}]}
+
+
+def test_items_of_a_list_are_converted() -> None:
+    pod = {
+        "kind": "Pod",
+        "spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 1}}}]},
+    }
+
+    found = documents(
+        convert(json.dumps({"kind": "List", "items": [{"kind": "Secret"}, pod]})).stdout
+    )
+
+    assert found[1]["items"][1]["spec"]["resourceClaims"][0]["name"] == "gpu-c"
+
+
+def test_a_rejected_document_passes_unchanged_and_is_listed() -> None:
+    result = convert(f"{REJECTED}---\n{DEPLOYMENT}")
+
+    assert result.exit_code == 3
+    assert result.stdout.startswith(REJECTED)
+    assert "-:1: Pod/bad: not converted: spec.containers[0].resources.limits" in result.stderr
+    assert "write nvidia.com/gpumem: 16384" in result.stderr
+    assert "1 of 2 GPU workloads could not be converted" in result.stderr
+
+
+def test_a_list_is_not_half_converted() -> None:
+    def pod(memory: str) -> Json:
+        limits = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": memory}
+        return {
+            "kind": "Pod",
+            "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
+        }
+
+    text = json.dumps({"kind": "List", "items": [pod("1000"), pod("16Gi")]})
+
+    assert convert(text).stdout == text
+
+
+ALIASES = """\
+kind: List
+items:
+- kind: Pod
+  spec:
+    containers:
+    - name: a
+      resources: &same
+        limits: &amounts {nvidia.com/gpu: 1, nvidia.com/gpumem: 1000}
+        requests: *amounts
+    - {name: b, resources: *same}
+- kind: Pod
+  spec:
+    containers:
+    - name: c
+      resources:
+        limits:
+          <<: *amounts
+          nvidia.com/gpucores: 10
+    - {name: d, resources: *same}
+- kind: Deployment
+  spec:
+    template: &template
+      spec:
+        containers:
+        - {name: e, resources: *same}
+- kind: Deployment
+  spec: {template: *template}
+"""
+
+
+def test_aliases_and_merge_keys_are_converted_where_they_are_used() -> None:
+    items = documents(convert(ALIASES).stdout)[-1]["items"]
+
+    specs = [item["spec"].get("template", item)["spec"] for item in items]
+    resources = [[c["resources"] for c in spec["containers"]] for spec in specs]
+    assert resources == [
+        [{"claims": [{"name": "gpu-a"}]}, {"claims": [{"name": "gpu-b"}]}],
+        [{"claims": [{"name": "gpu-c"}]}, {"claims": [{"name": "gpu-d"}]}],
+        [{"claims": [{"name": "gpu-e"}]}],
+        [{"claims": [{"name": "gpu-e"}]}],
+    ]
+    templates = [spec["resourceClaims"][0]["resourceClaimTemplateName"] for spec in specs]
+    assert [name.split("-")[2] for name in templates] == ["0c", "10c", "0c", "0c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("a: [1\n", "document at line 1"), ('{"a": 1', "document at line 1"), (b"\xff\xfe", "UTF-8")],
+)
+def test_unreadable_input_is_named_and_nothing_is_printed(text: str | bytes, said: str) -> None:
+    result = convert(text)
+
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_missing_file_is_named() -> None:
+    result = CliRunner().invoke(app, ["convert", "-f", "no-such-file.yaml"])
+
+    assert result.exit_code == 1
+    assert "no-such-file.yaml: No such file" in result.stderr
+
+
+def test_several_cards_take_the_form_of_the_named_version() -> None:
+    pod = "kind: Pod\nspec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 2}}}]}\n"
+
+    old, new, unknown = (
+        convert(pod, *arguments)
+        for arguments in (["--kube-version", "1.35"], ["--kube-version", "1.36"], [])
+    )
+
+    devices = [documents(r.stdout)[0]["spec"]["spec"]["devices"] for r in (old, new, unknown)]
+    assert [request["name"] for request in devices[0]["requests"]] == ["gpu-0", "gpu-1"]
+    assert devices[0]["constraints"][0]["distinctAttribute"].endswith("/uuid")
+    assert devices[1] == devices[2]
+    assert devices[1]["requests"][0]["exactly"]["count"] == 2
+    assert "KubernetesAssumed" in unknown.stderr
+    assert new.stderr == ""
+
+
+def test_a_version_that_is_none_is_a_usage_error() -> None:
+    assert convert(PLAIN, "--kube-version", "new").exit_code == 2
+
+
+def golden_cases() -> list[Path]:
+    """Return the cases that need neither a policy nor card sizes."""
+    return [
+        case
+        for case in sorted(CASES.iterdir())
+        if {f.name for f in case.iterdir()} <= {"pod.yaml", "expected.yaml", "notices.txt"}
+    ]
+
+
+@pytest.mark.parametrize("case", golden_cases(), ids=lambda case: case.name)
+def test_the_golden_cases_come_out_as_the_webhook_patches_them(case: Path) -> None:
+    found = documents(convert((case / "pod.yaml").read_text()).stdout)
+
+    assert found == documents((case / "expected.yaml").read_text())
