@@ -112,8 +112,11 @@ def _notes(document: Document, workload: Workload) -> Callable[..., Finding]:
 
 
 def _separated(before: str, lead: str) -> str:
-    """Return the separator, on a line of its own where the document before lacked a line end."""
-    return f"\n{lead}" if before and lead and not before.endswith("\n") else lead
+    """Return what separates a document from those before, as written or, between files, ours."""
+    if not before:
+        return lead
+    line_end = "" if before.endswith("\n") else "\n"
+    return line_end + (lead or "---\n")
 
 
 def _templates(workload: Workload, migration: Migration, written: set[tuple[str, str]]) -> str:

@@ -216,6 +216,18 @@ def test_unreadable_input_is_named_and_nothing_is_printed(text: str | bytes, sai
     assert result.stdout == ""
 
 
+def test_files_are_separated(tmp_path: Path) -> None:
+    files = [tmp_path / "a.yaml", tmp_path / "b.yaml", tmp_path / "empty.yaml"]
+    for file, text in zip(files, [PLAIN.rstrip(), DEPLOYMENT, ""], strict=True):
+        file.write_text(text)
+    arguments = [argument for file in files for argument in ("-f", str(file))]
+
+    result = CliRunner().invoke(app, ["convert", *arguments])
+
+    kinds = [document["kind"] for document in documents(result.stdout)]
+    assert kinds == ["ConfigMap", "ResourceClaimTemplate", "Deployment"]
+
+
 def test_a_missing_file_is_named() -> None:
     result = CliRunner().invoke(app, ["convert", "-f", "no-such-file.yaml"])
 

@@ -1,0 +1,65 @@
+# Each target installs what it needs. Start with `make help`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+REQUIREMENTS := .ci/requirements/dev.txt
+PACKAGES := hami_dra webhook certs
+
+# Bash with pipefail, so that a failing command in a pipe fails its target.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list.
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: dev
+dev: $(STAMP) ## Create .venv with everything: console scripts, tools, Go and kubectl.
+
+$(STAMP): $(REQUIREMENTS) pyproject.toml .ci/venv
+	@PYTHON="$(PYTHON)" .ci/venv $(VENV) $(REQUIREMENTS)
+	@touch $@
+
+.PHONY: demo
+demo: $(STAMP) ## Run unmodified legacy YAML on a real control plane and show who got what (KEEP=1 leaves it up).
+	@$(BIN)/python -m hami_dra.lab demo $(if $(KEEP),--keep)
+
+.PHONY: demo-stop
+demo-stop: $(STAMP) ## Stop a demo that was left up: make demo-stop DIR=...
+	@$(BIN)/python -m hami_dra.lab stop "$(DIR)"
+
+.PHONY: test
+test: $(STAMP) ## Run every test, those on the real control plane included.
+	@$(BIN)/python -m hami_dra.lab build
+	@$(BIN)/pytest
+
+.PHONY: test-fast
+test-fast: $(STAMP) ## Run the tests that need no cluster.
+	@$(BIN)/pytest -m "not cluster"
+
+.PHONY: check
+check: $(STAMP) ## Lint, check types and architecture; changes nothing.
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/codespell
+	@test -z "$$($(BIN)/gofmt -l tests/cluster)"
+
+.PHONY: fix
+fix: $(STAMP) ## Format and repair what the linter can.
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --fix .
+
+.PHONY: lock
+lock: $(STAMP) ## Pin the newest allowed versions of all requirements, with their hashes.
+	@$(BIN)/uv pip compile pyproject.toml --quiet --no-header --no-annotate --universal --python-version 3.11 \
+		--generate-hashes --native-tls --upgrade --group dev --extra lab -o $(REQUIREMENTS)
+
+.PHONY: clean
+clean: ## Remove .venv and what tools left behind; the cache of built binaries stays.
+	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

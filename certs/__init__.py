@@ -1,0 +1,1 @@
+"""X.509 for the webhook and the lab; knows nothing of the rest of the product."""

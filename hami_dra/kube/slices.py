@@ -1,0 +1,126 @@
+"""Publish a node's ResourceSlice, and notice when the API server stores less than was sent."""
+
+import copy
+from typing import Any, Final
+
+from hami_dra.kube.errors import ConflictError, NotFoundError
+from hami_dra.kube.session import Session
+from hami_dra.migration import Json
+from hami_dra.migration.quantity import QuantityError, parse
+
+_PATH: Final = "/apis/resource.k8s.io/v1/resourceslices"
+_GATED: Final = ("allowMultipleAllocations", "requestPolicy")
+_ATTEMPTS: Final = 5
+_AMOUNTS: Final = frozenset({"value", "default", "min", "max", "step", "validValues"})
+
+
+class DroppedFieldsError(Exception):
+    """The API server stored the slice without the fields that make cards shareable.
+
+    Attributes:
+        fields: what is missing, as paths below the slice's devices.
+    """
+
+    def __init__(self, fields: tuple[str, ...]) -> None:
+        super().__init__(fields)
+        self.fields = fields
+
+    def __str__(self) -> str:
+        """Render what was found and what to do."""
+        return (
+            f"the API server dropped {', '.join(self.fields)} from the ResourceSlice, so every card"
+            " would be given away whole: switch the feature gate DRAConsumableCapacity on in"
+            " kube-apiserver, kube-scheduler and kubelet (it is on by default since 1.36)"
+        )
+
+
+async def publish(session: Session, wanted: Json) -> Json:
+    """Have the slice as wanted and return it as stored; without a difference nothing is written.
+
+    The pool's generation is raised only by a change.
+
+    Raises:
+        DroppedFieldsError: if the server keeps less than makes cards shareable.
+        ApiError: if the server refuses.
+        UnreachableError: if it does not answer.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await _publish_once(session, wanted)
+        except (ConflictError, NotFoundError):
+            continue  # somebody else, such as the kubelet at its start, was faster; read again
+    return await _publish_once(session, wanted)
+
+
+async def _publish_once(session: Session, wanted: Json) -> Json:
+    path = f"{_PATH}/{wanted['metadata']['name']}"
+    try:
+        found = await session.get(path)
+    except NotFoundError:
+        stored = await session.create(_PATH, wanted)
+    else:
+        same = _meaning(found) == _meaning(wanted)
+        stored = found if same else await session.replace(path, _successor(found, wanted))
+    if dropped := dropped_fields(wanted, stored):
+        raise DroppedFieldsError(dropped)
+    return stored
+
+
+def dropped_fields(sent: Json, stored: Json) -> tuple[str, ...]:
+    """List the gated fields that were sent and did not come back."""
+    kept = {device["name"]: device for device in stored["spec"].get("devices") or ()}
+    missing = {
+        field: None
+        for device in sent["spec"].get("devices") or ()
+        for field in _missing(device, kept.get(device["name"]) or {})
+    }
+    return tuple(missing)
+
+
+def _missing(sent: Json, stored: Json) -> list[str]:
+    share, policy = _GATED
+    found = [] if stored.get(share) == sent.get(share) else [share]
+    kept = stored.get("capacity") or {}
+    found += [
+        f"capacity.{name}.{policy}"
+        for name, capacity in (sent.get("capacity") or {}).items()
+        if capacity.get(policy) and not (kept.get(name) or {}).get(policy)
+    ]
+    return found
+
+
+def _meaning(item: Json) -> Any:  # noqa: ANN401 - any JSON
+    """Return what makes two slices equal: the spec without its generation, and the owners."""
+    spec = dict(item["spec"])
+    spec["pool"] = {k: v for k, v in spec["pool"].items() if k != "generation"}
+    owners = [owner["uid"] for owner in item["metadata"].get("ownerReferences") or ()]
+    return _by_value(spec), owners
+
+
+def _by_value(part: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Replace quantities by their amounts, since the server rewrites `81920Mi` as `80Gi`."""
+    if isinstance(part, list):
+        return [_by_value(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        name: _amounts(value) if name in _AMOUNTS else _by_value(value)
+        for name, value in part.items()
+    }
+
+
+def _amounts(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, list):
+        return [_amounts(item) for item in value]
+    try:
+        return parse(value).nanos
+    except QuantityError:
+        return _by_value(value)
+
+
+def _successor(found: Json, wanted: Json) -> Json:
+    """Build the replacement: the next generation, on top of the version that was read."""
+    following = copy.deepcopy(wanted)
+    following["spec"]["pool"]["generation"] = found["spec"]["pool"]["generation"] + 1
+    following["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+    return following

@@ -1,0 +1,190 @@
+"""Make sure that a ResourceClaimTemplate exists before the pod that names it is admitted.
+
+Templates are named by their content (ruling 24), so whoever comes second finds what it needs:
+replicas, retries and identical pods meet in one object, and a known one costs no API call.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+from hami_dra.kube.backoff import Backoff
+from hami_dra.kube.cache import Key, WatchCache
+from hami_dra.kube.errors import ConflictError, NotFoundError
+from hami_dra.kube.session import Session
+from hami_dra.migration import Json, Template
+
+_API: Final = "/apis/resource.k8s.io/v1"
+_OURS: Final = {"labelSelector": "app.kubernetes.io/managed-by=hami-dra"}
+_ATTEMPTS: Final = (
+    3  # a template can be deleted between our create and our read; twice is no chance
+)
+
+
+class Outcome(StrEnum):
+    """What it took to have a template."""
+
+    KNOWN = "known"
+    """It was there already, or another request was creating it; this one called nobody."""
+    CREATED = "created"
+    """This request created it."""
+    EXISTED = "existed"
+    """It was there with the same meaning, which the API server had to tell."""
+
+
+class TemplateConflict(Exception):  # noqa: N818 - a verdict on what is there, not our failure
+    """The name is taken by a template that means something else.
+
+    Attributes:
+        namespace: where it is.
+        name: its name.
+    """
+
+    def __init__(self, namespace: str, name: str) -> None:
+        super().__init__(namespace, name)
+        self.namespace = namespace
+        self.name = name
+
+    def __str__(self) -> str:
+        """Render what was found and what to do."""
+        return (
+            f"ResourceClaimTemplate {self.namespace}/{self.name} exists with another spec than its"
+            " name stands for; somebody changed it or made one by hand: delete it"
+            f" (kubectl -n {self.namespace} delete resourceclaimtemplate {self.name})"
+            " and create the pod again"
+        )
+
+
+class TemplateStore(Protocol):
+    """Where templates are kept: a cluster, or memory in standalone mode and tests."""
+
+    async def ensure(self, namespace: str, template: Template) -> Outcome:
+        """Have the template in the namespace.
+
+        Raises:
+            TemplateConflict: if its name is taken by a different one.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class Stored:
+    """A template as it is stored.
+
+    Attributes:
+        found: the object; `spec` suffices.
+        equal: the spec of ours last found to mean the same, so that comparing by value, which costs
+            more than all else of a known template, is done once.
+    """
+
+    found: Json
+    equal: Json | None = None
+
+    def require_same(self, namespace: str, template: Template) -> None:
+        """Raise TemplateConflict unless it means what the template means."""
+        if self.equal == template.spec:
+            return
+        if not template.same_as(self.found):
+            raise TemplateConflict(namespace, template.name)
+        self.equal = template.spec
+
+
+class MemoryTemplates:
+    """Templates of a webhook without a cluster.
+
+    Attributes:
+        objects: what was ensured, by namespace and name.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, Stored] = {}
+
+    async def ensure(self, namespace: str, template: Template) -> Outcome:
+        """Have the template in memory."""
+        key = (namespace, template.name)
+        if (stored := self.objects.get(key)) is None:
+            self.objects[key] = Stored(template.manifest(namespace))
+            return Outcome.CREATED
+        stored.require_same(namespace, template)
+        return Outcome.KNOWN
+
+
+class ClusterTemplates:
+    """Templates of a cluster, behind a watch cache of all that carry our label.
+
+    Written by: the event loop only. One creation is in flight per name, shared by all requests
+    that wait for it; it is a task of its own, so no request's cancellation fails the others.
+    """
+
+    def __init__(self, session: Session, *, backoff: Backoff | None = None) -> None:
+        self._session = session
+        self._cache = WatchCache(
+            session,
+            f"{_API}/resourceclaimtemplates",
+            query=_OURS,
+            project=_spec_only,
+            backoff=backoff,
+        )
+        self._flights: dict[Key, asyncio.Task[Outcome]] = {}
+
+    @property
+    def is_synced(self) -> bool:
+        """Tell whether the cluster's templates were read once."""
+        return self._cache.is_synced
+
+    async def synced(self) -> None:
+        """Wait until the cluster's templates were read once."""
+        await self._cache.synced()
+
+    async def run(self) -> None:
+        """Keep the cache current until cancelled."""
+        await self._cache.run()
+
+    async def ensure(self, namespace: str, template: Template) -> Outcome:
+        """Have the template in the cluster.
+
+        Raises:
+            TemplateConflict: if its name is taken by a different one.
+            ApiError: if the API server refuses; NotFoundError when the namespace is missing.
+            UnreachableError: if the API server does not answer.
+        """
+        if (stored := self._cache.get(namespace, template.name)) is not None:
+            stored.require_same(namespace, template)
+            return Outcome.KNOWN
+        key = (namespace, template.name)
+        if (flight := self._flights.get(key)) is not None:
+            await asyncio.shield(flight)
+            return Outcome.KNOWN
+        flight = asyncio.create_task(self._create(namespace, template))
+        self._flights[key] = flight
+        flight.add_done_callback(lambda done: self._land(key, done))
+        return await asyncio.shield(flight)
+
+    def _land(self, key: Key, flight: asyncio.Task[Outcome]) -> None:
+        del self._flights[key]
+        if not flight.cancelled():
+            flight.exception()  # taken here, because every request that waited may be gone
+
+    async def _create(self, namespace: str, template: Template) -> Outcome:
+        collection = f"{_API}/namespaces/{namespace}/resourceclaimtemplates"
+        manifest = template.manifest(namespace)
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self._cache.note(await self._session.create(collection, manifest))
+            except ConflictError:
+                try:
+                    found = await self._session.get(f"{collection}/{template.name}")
+                except NotFoundError:
+                    if attempt == _ATTEMPTS:
+                        raise
+                    continue
+                Stored(found).require_same(namespace, template)
+                return Outcome.EXISTED
+            return Outcome.CREATED
+        raise AssertionError("unreachable")
+
+
+def _spec_only(item: Json) -> Stored:
+    """Keep what `Template.same_as` compares; managedFields alone would double the memory."""
+    return Stored({"spec": item["spec"]})

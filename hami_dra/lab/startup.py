@@ -1,0 +1,133 @@
+"""Start the components of one control plane and wait until each serves."""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hami_dra.lab import controlplane, pki
+from hami_dra.lab.build import Assets
+from hami_dra.lab.controlplane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER, Ports
+from hami_dra.lab.failure import ComponentError, LabError
+from hami_dra.lab.layout import Layout
+from hami_dra.lab.pki import Issuer
+from hami_dra.lab.ports import LOOPBACK, free_ports
+from hami_dra.lab.process import Launcher, Process
+from hami_dra.lab.readiness import Probe, administrator_context
+from hami_dra.lab.wait import until
+
+_PORT_TAKEN = "address already in use"
+
+_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """A control plane that serves.
+
+    Attributes:
+        server: the URL of its API server.
+        processes: its components by name.
+    """
+
+    server: str
+    processes: Mapping[str, Process]
+
+
+def bring_up(
+    launcher: Launcher,
+    assets: Assets,
+    issuer: Issuer,
+    *,
+    choose_ports: Callable[[int], tuple[int, ...]] = free_ports,
+    attempts: int = 3,
+) -> ControlPlane:
+    """Start a control plane; with other ports when somebody took the chosen ones meanwhile.
+
+    Args:
+        launcher: starts the components in its directory.
+        assets: the programs.
+        issuer: issues their certificates.
+        choose_ports: returns so many ports that are free now.
+        attempts: fresh ports are free; taken so often, something else is wrong.
+    """
+    start = _Start(launcher, assets, Ports(*choose_ports(3)))
+    try:
+        return start.run(issuer)
+    except ComponentError as error:
+        if attempts == 1 or _PORT_TAKEN not in error.log_tail:
+            raise
+    start.undo()
+    return bring_up(launcher, assets, issuer, choose_ports=choose_ports, attempts=attempts - 1)
+
+
+class _Start:
+    """One attempt to start a control plane."""
+
+    def __init__(self, launcher: Launcher, assets: Assets, ports: Ports) -> None:
+        self._launcher = launcher
+        self._assets = assets
+        self._layout = Layout(launcher.directory)
+        self._ports = ports
+        self._processes: dict[str, Process] = {}
+
+    def run(self, issuer: Issuer) -> ControlPlane:
+        """Start everything in the order of need, waiting only where the next one must."""
+        pki.write_pki(self._layout, issuer)
+        server = f"https://{LOOPBACK}:{self._ports.api_server}"
+        probe = Probe(self._layout.etcd_socket, self._ports, administrator_context(self._layout))
+        self._launch(ETCD)
+        # It begins with a second of work before it needs etcd.
+        self._launch(API_SERVER)
+        pki.write_kubeconfigs(self._layout, issuer, server)
+        self._write_scheduler_config()
+        self._await(ETCD, probe.etcd)
+        self._await(API_SERVER, probe.api_server)
+        # Started earlier, they are refused until the roles exist, and then wait longer to retry.
+        self._launch(CONTROLLER_MANAGER)
+        self._launch(SCHEDULER)
+        self._await(CONTROLLER_MANAGER, probe.controller_manager)
+        self._await(SCHEDULER, probe.scheduler)
+        self._await(CONTROLLER_MANAGER, probe.default_service_account)
+        return ControlPlane(server, self._processes)
+
+    def undo(self) -> None:
+        """Leave nothing that would disturb another attempt."""
+        for process in self._processes.values():
+            process.stop()
+            process.log.unlink()
+        shutil.rmtree(self._layout.etcd_data, ignore_errors=True)
+
+    def _write_scheduler_config(self) -> None:
+        content = json.dumps(controlplane.scheduler_config(self._layout))
+        self._layout.scheduler_config.write_text(content)
+
+    def _launch(self, name: str) -> None:
+        program = self._assets.directory / name
+        # They are killed outright: what they would save goes away with the directory.
+        process = self._launcher.start(name, [str(program), *self._arguments(name)], grace_s=0)
+        self._processes[name] = process
+
+    def _arguments(self, name: str) -> list[str]:
+        if name == ETCD:
+            return controlplane.etcd_arguments(self._layout)
+        arguments = {
+            API_SERVER: controlplane.api_server_arguments,
+            CONTROLLER_MANAGER: controlplane.controller_manager_arguments,
+            SCHEDULER: controlplane.scheduler_arguments,
+        }[name]
+        return arguments(self._layout, self._ports, self._assets.version)
+
+    def _await(self, name: str, is_ready: Callable[[], bool]) -> None:
+        """Wait for an answer, but not longer than the components live."""
+
+        def is_ready_or_dead() -> bool:
+            for process in self._processes.values():
+                process.check()
+            return is_ready()
+
+        try:
+            until(is_ready_or_dead, what=f"{name} is ready", timeout_s=_TIMEOUT_S, every_s=0.02)
+        except TimeoutError as cause:
+            tail = self._processes[name].log_tail()
+            raise LabError(f"{cause}; the log of {name} ends with:\n{tail}") from cause

@@ -1,0 +1,1 @@
+"""What a node does: know its cards, publish them and prepare claims."""

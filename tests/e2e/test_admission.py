@@ -1,0 +1,170 @@
+"""The webhook in the path of real pod creations: dry runs, refusals, outages, and doing without."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from hami_dra.lab import webhook
+from hami_dra.lab.demo import NODES
+from hami_dra.lab.failure import KubectlError
+from hami_dra.lab.nodes import add_node
+from tests.e2e.world import World, pod
+
+pytestmark = pytest.mark.cluster
+
+CASES = Path(__file__).parents[1] / "cases"
+EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
+
+REFUSED = {
+    "bytes": (
+        pod("p", {"gpu": 1, "gpumem": "16Gi"}),
+        ["nvidia.com/gpumem: found 16Gi", "the unit is MiB", "write nvidia.com/gpumem: 16384"],
+    ),
+    "negative": (
+        pod("p", {"gpu": -1}),
+        ["nvidia.com/gpu: Invalid value: -1: must be greater than or equal to 0"],
+    ),
+    "requests without limits": (
+        pod("p", {"cpu": 1}, requests={"gpu": 1}),
+        ["Limit must be set", "write nvidia.com/gpu under limits"],
+    ),
+    "unequal": (
+        pod("p", {"gpu": 1, "gpumem": 100}, requests={"gpu": 2}),
+        ["must be equal to nvidia.com/gpu limit of 1"],
+    ),
+    "a choice of nothing": (
+        pod("p", {"gpu": 1}, annotations={"nvidia.com/use-gputype": ","}),
+        ["metadata.annotations[nvidia.com/use-gputype]", "matches no card"],
+    ),
+}
+
+
+def test_a_dry_run_changes_the_pod_and_leaves_no_template(world: World) -> None:
+    manifest = json.dumps(pod("p", {"gpu": 1, "gpumem": 4321}))
+
+    shown = world.kubectl("apply", "--dry-run=server", "-o", "json", "-f", "-", stdin=manifest)
+
+    seen = json.loads(shown.stdout)
+    assert seen["spec"]["resourceClaims"][0]["resourceClaimTemplateName"].startswith(
+        "hami-1x4321mi"
+    )
+    assert world.objects("resourceclaimtemplates") == []
+    world.apply(manifest)
+    [template] = world.objects("resourceclaimtemplates")
+    created = world.pod("p")["spec"]["resourceClaims"]
+    assert created == seen["spec"]["resourceClaims"]
+    assert created[0]["resourceClaimTemplateName"] == template["metadata"]["name"]
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refusal_tells_the_author_what_to_write(world: World, case: str) -> None:
+    manifest, said = REFUSED[case]
+
+    with pytest.raises(KubectlError) as refused:
+        world.apply(manifest)
+
+    assert all(words in refused.value.stderr for words in said), refused.value.stderr
+    assert world.objects("pods") == []
+    assert world.objects("resourceclaimtemplates") == []
+
+
+def test_a_pod_that_asks_for_zero_passes_as_it_is(world: World) -> None:
+    """What a LimitRange can make us write must neither be called for nor refused (ruling 20)."""
+    world.add_node("a")
+    world.apply(pod("p", {"gpu": 0}))
+
+    world.await_scheduled("p")
+
+    assert "resourceClaims" not in world.pod("p")["spec"]
+
+
+def test_an_opted_out_pod_is_left_alone(world: World) -> None:
+    manifest = pod("p", {"gpu": 1})
+    manifest["metadata"]["labels"] = {"hami.io/webhook": "ignore"}
+    world.apply(manifest)
+
+    assert world.pod("p")["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+
+
+def test_without_the_webhook_gpu_pods_are_refused_and_others_are_not(world: World) -> None:
+    world.scene.cluster.stop_process(world.scene.webhook.process)
+    try:
+        with pytest.raises(KubectlError) as refused:
+            world.apply(pod("gpu", {"gpu": 1}))
+        world.apply(pod("plain", {"cpu": 1}))
+    finally:
+        world.scene.restart_webhook()
+
+    assert 'failed calling webhook "pods.hami-dra.io"' in refused.value.stderr
+    assert "connection refused" in refused.value.stderr
+    assert [each["metadata"]["name"] for each in world.objects("pods")] == ["plain"]
+    world.apply(pod("gpu", {"gpu": 1}))
+    assert "resourceClaims" in world.pod("gpu")["spec"]
+
+
+def convert(*files: Path) -> str:
+    """Run the CLI as a user would."""
+    program = Path(sys.executable).with_name("hami-dra")
+    arguments = [argument for file in files for argument in ("-f", str(file))]
+    done = subprocess.run(
+        [program, "convert", *arguments], check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def outcome(world: World) -> list[tuple[object, ...]]:
+    """Return what each workload's pods hold, apart from names and free choices."""
+    return sorted(
+        (
+            share.pod.split("-")[0],
+            "whole" if share.cores == 100 else f"{share.memory_mib} MiB",
+            share.cores,
+            share.slots,
+            share.uuid if share.pod == "pinned-by-uuid" else "",
+            share.product if share.pod == "pinned-by-type" else "",
+        )
+        for share in world.shares()
+    )
+
+
+def test_the_cli_and_the_webhook_lead_to_the_same_allocation(world: World) -> None:
+    """Converted manifests need no webhook, and get what unconverted ones get with it."""
+    for name, profiles in NODES.items():
+        world.nodes[name] = add_node(world.scene.api, name, profiles)
+    files = sorted(EXAMPLES.glob("*.yaml"))
+    world.apply(*(file.read_text() for file in files))
+    world.await_all_scheduled(8)
+    with_webhook = outcome(world)
+    world.kubectl("delete", "deployments,jobs,pods", "--all", "--wait=false")
+    world.await_nothing("pods")
+    world.await_nothing("resourceclaims")
+    world.kubectl("delete", "resourceclaimtemplates", "--all")
+    webhook.unregister(world.scene.api)
+    try:
+        world.apply(convert(*files))
+        world.await_all_scheduled(8)
+        without_webhook = outcome(world)
+    finally:
+        webhook.register(world.scene.api, world.scene.webhook)
+        webhook.await_registered(world.scene.api, world.namespace)
+
+    assert without_webhook == with_webhook
+
+
+def test_every_template_of_the_golden_cases_is_accepted_by_the_api_server(world: World) -> None:
+    """CEL cost included: a dry run validates just as a creation does."""
+    documents = [
+        document
+        for expected in sorted(CASES.glob("*/expected.yaml"))
+        for document in YAML(typ="safe").load_all(expected)
+    ]
+    templates = [each for each in documents if each["kind"] == "ResourceClaimTemplate"]
+
+    manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": templates})
+    world.kubectl("create", "--dry-run=server", "-f", "-", stdin=manifest)
+
+    assert len(templates) > 30
