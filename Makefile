@@ -46,9 +46,9 @@ check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/codespell
-	@test -z "$$($(BIN)/gofmt -l tests/cluster)"
+	@test -z "$$("$$($(BIN)/go env GOROOT)/bin/gofmt" -l tests/cluster)"
 
 .PHONY: fix
 fix: $(STAMP) ## Format and repair what the linter can.
