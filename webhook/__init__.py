@@ -1,0 +1,1 @@
+"""The admission webhook: bytes in, a migrated pod out."""

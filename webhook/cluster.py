@@ -1,0 +1,52 @@
+"""The webhook's view of its cluster: what it watches and what of that must be known first."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from hami_dra.kube.cards import ClusterCards
+from hami_dra.kube.session import Session
+from hami_dra.kube.templates import ClusterTemplates
+from hami_dra.kube.version import ServerVersion
+from hami_dra.migration import Cards, Policy
+
+
+class Cluster:
+    """Templates, card sizes and version of one cluster.
+
+    Attributes:
+        templates: the cluster's templates.
+    """
+
+    def __init__(self, session: Session, policy: Policy) -> None:
+        self.templates = ClusterTemplates(session)
+        self._cards = [ClusterCards(session, family.driver) for family in policy.families]
+        self._version = ServerVersion(session)
+        self._policy = policy
+
+    @property
+    def checks(self) -> Mapping[str, Callable[[], bool]]:
+        """Return what must hold before a review can be answered rightly."""
+        return {
+            "template cache": lambda: self.templates.is_synced,
+            "card sizes": lambda: all(cards.is_synced for cards in self._cards),
+            "API server version": lambda: self._version.current is not None,
+        }
+
+    def policy(self) -> Policy:
+        """Return the policy for the version that the API server has now."""
+        if (found := self._version.current) is not None:
+            version = f"{found[0]}.{found[1]}"
+            if version != self._policy.kubernetes:
+                self._policy = self._policy.model_copy(update={"kubernetes": version})
+        return self._policy
+
+    def cards(self) -> Cards:
+        """Return the card sizes that the cluster shows now."""
+        sizes = (cards.current().memory_mib for cards in self._cards)
+        return Cards(memory_mib=frozenset[int]().union(*sizes))
+
+    async def run(self) -> None:
+        """Keep all of it current until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for follow in (self.templates.run, self._version.run, *(c.run for c in self._cards)):
+                tasks.create_task(follow())

@@ -1,0 +1,43 @@
+"""Decide a review: everything that a user can influence first, every effect after."""
+
+import asyncio
+
+from hami_dra.kube.templates import Outcome, TemplateConflict, TemplateStore
+from hami_dra.migration import Cards, Policy, RejectedPod, Template, migrate
+from webhook.response import CONFLICT, Admitted, Refused, Response
+from webhook.review import Request, warnings_of
+
+
+async def mutate(
+    request: Request, *, policy: Policy, cards: Cards, templates: TemplateStore
+) -> Response:
+    """Migrate a pod that is being created; anything else passes untouched.
+
+    A dry run writes nothing and gets the same patch (ruling 26).
+
+    Raises:
+        ApiError: if a template is needed and the API server refuses it.
+        UnreachableError: if a template is needed and the API server does not answer.
+    """
+    if not request.creates_pod:
+        return Admitted()
+    try:
+        migration = migrate(request.object, policy, cards)
+    except RejectedPod as verdict:
+        return Refused(str(verdict))
+    needed = () if request.dry_run else migration.templates
+    try:
+        ensured = await _ensure(needed, request.namespace, templates)
+    except TemplateConflict as conflict:
+        return Refused(str(conflict), CONFLICT)
+    return Admitted(migration.patch, warnings_of(migration.notices), ensured)
+
+
+async def _ensure(
+    needed: tuple[Template, ...], namespace: str, templates: TemplateStore
+) -> dict[str, Outcome]:
+    """Have all templates of a pod, the missing ones at once."""
+    if len(needed) <= 1:  # nearly always, and without the cost of a task
+        return {one.name: await templates.ensure(namespace, one) for one in needed}
+    outcomes = await asyncio.gather(*(templates.ensure(namespace, one) for one in needed))
+    return dict(zip((one.name for one in needed), outcomes, strict=True))

@@ -1,0 +1,52 @@
+"""What the webhook counts. Each app has a registry of its own, so tests and replicas do not mix."""
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+
+from hami_dra.kube.templates import Outcome
+from webhook.response import Decision
+
+# The API server's own histogram starts at 5 ms, where nearly all of our reviews have long ended.
+_BUCKETS_S: Final = (
+    *(0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05),
+    *(0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+)
+
+
+class Metrics:
+    """The metrics of one app.
+
+    Attributes:
+        registry: what `/metrics` shows.
+        reviews: admission reviews by decision.
+        seconds: time from the first byte of a review to its answer.
+        templates: templates that admitted pods needed, by what it took to have them.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.reviews = Counter(
+            "hami_dra_webhook_reviews",
+            "Admission reviews by decision.",
+            ["decision"],
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "hami_dra_webhook_review_seconds",
+            "Time from receiving a review to answering it.",
+            buckets=_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.templates = Counter(
+            "hami_dra_webhook_templates",
+            "ResourceClaimTemplates that pods needed, by what it took to have them.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        # Series that exist from the start let alerts see the first failure as an increase.
+        for decision in Decision:
+            self.reviews.labels(decision)
+        for outcome in Outcome:
+            self.templates.labels(outcome)

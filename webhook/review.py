@@ -1,0 +1,162 @@
+"""The wire: AdmissionReview v1 in, AdmissionReview v1 out. Nothing else knows its shape.
+
+Only what we need is read, and the pod stays a plain dict, so fields of tomorrow pass untouched.
+"""
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from hami_dra.migration import Json, Notice
+from webhook.response import Admitted, Refused, Response
+
+API_VERSION: Final = "admission.k8s.io/v1"
+"""The version of AdmissionReview that is spoken, in both directions."""
+
+LONGEST_WARNING: Final = 120
+"""Kubernetes asks for at most this many characters in a warning."""
+
+MOST_WARNINGS: Final = 30
+"""Together they stay below 4096 characters, beyond which the API server cuts them."""
+
+_REPORTED_ERRORS: Final = 3
+
+
+class RequestError(Exception):
+    """The caller sent something that is not an AdmissionReview v1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a review asks.
+
+    Attributes:
+        uid: identifies the review; the answer carries it.
+        namespace: where the pod will live; the object's own field is not to be trusted (ruling 22).
+        operation: CREATE, UPDATE, DELETE or CONNECT.
+        resource: group, version, resource and subresource, such as `/v1/pods/`.
+        dry_run: whether nothing may be written.
+        object: the object under review, as JSON.
+    """
+
+    uid: str
+    namespace: str
+    operation: str
+    resource: str
+    dry_run: bool
+    object: Json
+
+    @property
+    def creates_pod(self) -> bool:
+        """Tell whether a pod is being created."""
+        return self.operation == "CREATE" and self.resource == "/v1/pods/"
+
+    @property
+    def name(self) -> str:
+        """Return the object's name, or what its name will start with; for people only."""
+        metadata = self.object.get("metadata")
+        if not isinstance(metadata, dict):
+            return ""
+        return str(metadata.get("name") or metadata.get("generateName") or "")
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, extra="ignore")
+
+
+class _Resource(_Wire):
+    group: str = ""
+    version: str
+    resource: str
+
+
+class _Request(_Wire):
+    uid: Annotated[str, Field(min_length=1)]
+    # The namespace becomes part of a URL, so nothing but a name may pass.
+    namespace: Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = ""
+    operation: str
+    resource: _Resource
+    sub_resource: str = ""
+    dry_run: bool | None = None
+    object: dict[str, Any] | None = None
+
+
+class _Review(_Wire):
+    api_version: Literal["admission.k8s.io/v1"]
+    kind: Literal["AdmissionReview"]
+    request: _Request
+
+
+def parse(body: bytes) -> Request:
+    """Read a review from the bytes that the API server sent.
+
+    Raises:
+        RequestError: if they are not an AdmissionReview v1; the message quotes no content.
+    """
+    try:
+        asked = _Review.model_validate_json(body).request
+    except ValidationError as error:
+        raise RequestError(_explain(error)) from None
+    where = asked.resource
+    request = Request(
+        uid=asked.uid,
+        namespace=asked.namespace,
+        operation=asked.operation,
+        resource=f"{where.group}/{where.version}/{where.resource}/{asked.sub_resource}",
+        dry_run=bool(asked.dry_run),
+        object=asked.object or {},
+    )
+    if request.creates_pod and not request.namespace:
+        raise RequestError("request.namespace: found none, expected the namespace of the pod")
+    return request
+
+
+def _explain(error: ValidationError) -> str:
+    """Say what is wrong without the input, which may hold secrets."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    parts = [
+        f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}"
+        for one in found[:_REPORTED_ERRORS]
+    ]
+    return f"found no AdmissionReview, expected one of {API_VERSION}: {'; '.join(parts)}"
+
+
+def respond(uid: str, response: Response) -> Json:
+    """Build the review that carries the answer back."""
+    match response:
+        case Refused(message=message, code=code):
+            answer: Json = {"allowed": False, "status": {"code": code, "message": message}}
+        case Admitted(patch=patch, warnings=warnings):
+            answer = {"allowed": True}
+            if patch:
+                text = json.dumps(patch, separators=(",", ":")).encode()
+                answer["patchType"] = "JSONPatch"
+                answer["patch"] = base64.b64encode(text).decode()
+            if warnings:
+                answer["warnings"] = list(warnings)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "AdmissionReview",
+        "response": {"uid": uid, **answer},
+    }
+
+
+def warnings_of(notices: tuple[Notice, ...]) -> tuple[str, ...]:
+    """Turn notices into warnings that the API server passes on whole: few, short, printable."""
+    texts = tuple(dict.fromkeys(_warning(notice) for notice in notices))
+    if len(texts) <= MOST_WARNINGS:
+        return texts
+    left = len(texts) - MOST_WARNINGS + 1
+    return (*texts[: MOST_WARNINGS - 1], f"and {left} more; `hami-dra convert` shows all")
+
+
+def _warning(notice: Notice) -> str:
+    for text in (str(notice), f"{notice.code}: {notice.message}"):
+        line = "".join(c if c.isprintable() else " " for c in text)
+        if len(line) <= LONGEST_WARNING:
+            return line
+    return f"{line[: LONGEST_WARNING - 3]}..."
