@@ -74,8 +74,12 @@ class Builder:
 
     def _inputs(self, module: Module) -> Mapping[str, bytes]:
         """Collect all that decides what the compiler writes."""
+        code = {
+            str(file.relative_to(self.source)): file.read_bytes()
+            for file in sorted(self.source.rglob("*.go"))
+        }
         return {
-            "main.go": (self.source / "main.go").read_bytes(),
+            **code,
             "go.mod": module.file.read_bytes(),
             "go.sum": module.checksums.read_bytes(),
             "go": self._run("env", "GOVERSION", "GOOS", "GOARCH"),

@@ -171,7 +171,7 @@ def _legacy_words(pod: Json) -> str:
     """Return the resources that a pod's author wrote, without their common domain."""
     amounts = (
         f"{name.partition('/')[2]}={parse(amount).canonical}"
-        for converted in record.read(pod).values()
+        for converted in record.read(pod).containers.values()
         for name, amount in converted.limits.items()
     )
     choices = (

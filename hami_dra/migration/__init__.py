@@ -3,11 +3,14 @@
 No I/O, no logging, no clock. `migrate` is the only place that knows what a migration means.
 """
 
-from hami_dra.migration.claim import Cards, Template
+from hami_dra.migration.claim import Template
+from hami_dra.migration.family import Family
 from hami_dra.migration.json import Json
+from hami_dra.migration.making import Migration
 from hami_dra.migration.notice import Code, Notice, RejectedPod
-from hami_dra.migration.pod import Migration, migrate
-from hami_dra.migration.policy import Family, Policy
+from hami_dra.migration.pod import migrate
+from hami_dra.migration.policy import Policy
+from hami_dra.migration.shape import Cards
 
 __all__ = [
     "Cards",

@@ -8,39 +8,58 @@ import json
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from hami_dra.migration.json import Json
-from hami_dra.migration.legacy import Request
-from hami_dra.migration.notice import RejectedPod
-from hami_dra.migration.policy import Family
 from hami_dra.migration.quantity import QuantityError, parse
-from hami_dra.migration.selector import attribute_equals_memory
+from hami_dra.migration.selector import has_memory
 
 MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "hami-dra"}
 """Label of everything we write; the watch cache and `hami-dra prune` select by it."""
 
-WHOLE_CARD: Final = 100
-"""Cores, and slots, of one card."""
+MOST_CARDS: Final = 32
+"""resource.k8s.io/v1: at most 32 devices, and as many requests, in one claim."""
 
-_MOST_SIZES: Final = 8  # resource.k8s.io/v1: at most 8 alternatives in firstAvailable
-_MOST_DEVICES: Final = 32  # resource.k8s.io/v1: at most 32 devices, and requests, in a claim
+MOST_SIZES: Final = 8
+"""resource.k8s.io/v1: at most 8 alternatives in `firstAvailable`."""
+
+# More different requests than a cluster ever has at one time; bounds what is remembered.
+_REMEMBERED: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Cards:
-    """What is known of the cluster's cards, as aggregates.
+class Shape:
+    """All that decides a template's spec; equal shapes are one template.
 
     Attributes:
-        memory_mib: the different memory sizes of shareable cards, in MiB.
+        device_class: the DeviceClass.
+        driver: domain of the attributes that the conditions name.
+        request: name of the request.
+        count: number of different cards.
+        capacity: name and amount of each capacity, without a memory that depends on the size.
+        memory_by_size: MiB of a card and MiB of it, for each size in ascending order; empty when
+            the amount does not depend on the card.
+        selectors: CEL conditions on the cards.
+        distinct: the attribute by which different cards are told apart where the cluster does not
+            do it by itself; empty where it does (ruling 10).
+        words: what the name says: count, memory and cores.
     """
 
-    memory_mib: frozenset[int] = frozenset()
+    device_class: str
+    driver: str
+    request: str
+    count: int
+    capacity: tuple[tuple[str, str], ...]
+    memory_by_size: tuple[tuple[str, int, int], ...]
+    selectors: tuple[str, ...]
+    distinct: str
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A ResourceClaimTemplate without a namespace.
+    """A ResourceClaimTemplate without a namespace; shared, so never to be changed.
 
     Attributes:
         name: `hami-<count>x<memory>-<cores>c-<10 hex digits of the spec's hash>` (ruling 24).
@@ -59,7 +78,7 @@ class Template:
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaimTemplate",
             "metadata": metadata,
-            "spec": self.spec,
+            "spec": deepcopy(self.spec),
         }
 
     def same_as(self, found: Json) -> bool:
@@ -70,116 +89,65 @@ class Template:
         return _canonical(found.get("spec")) == _canonical(self.spec)
 
 
-def build_template(
-    request: Request,
-    family: Family,
-    *,
-    selectors: tuple[str, ...],
-    repeats_cards: bool,
-    cards: Cards,
-) -> Template:
-    """Build the template for what one container asks of one family.
-
-    Args:
-        request: what the container means in legacy words; at least one card.
-        family: whose DeviceClass and capacities to use.
-        selectors: CEL expressions that a card must satisfy.
-        repeats_cards: whether the cluster may give one card twice to a request for several, which
-            decides the form of the claim (ruling 10).
-        cards: the sizes that a percentage is resolved against (ruling 7).
-
-    Raises:
-        RejectedPod: if the API cannot express it.
-    """
-    if request.count > _MOST_DEVICES:
-        raise RejectedPod(
-            f"{request.path}.{family.resources.count}",
-            f"found {request.count} cards, expected at most {_MOST_DEVICES}, which is Kubernetes'"
-            " limit for one claim",
-            "spread the work over several pods",
-        )
-    alternatives = _alternatives(request, family, selectors=selectors, cards=cards)
-    devices = _devices(alternatives, request.count, family, repeats_cards=repeats_cards)
+@lru_cache(maxsize=_REMEMBERED)
+def build_template(shape: Shape) -> Template:
+    """Build the template of a shape; the same shape gives the very same object."""
+    devices = _devices(shape, _alternatives(shape))
     spec: Json = {"metadata": {"labels": dict(MANAGED_BY)}, "spec": {"devices": devices}}
-    return Template(name=_name(request, spec), spec=spec)
+    digest = hashlib.sha256(_canonical(spec).encode()).hexdigest()[:10]
+    return Template(name=f"hami-{shape.words}-{digest}", spec=spec)
 
 
-def _alternatives(
-    request: Request, family: Family, *, selectors: tuple[str, ...], cards: Cards
-) -> list[Json]:
-    """Return the forms of one card that satisfy the request, best first; most requests have one."""
-    if request.percentage is None:
-        return [_exact(request, family, selectors, memory_mib=request.memory_mib)]
-    sizes = sorted(cards.memory_mib)
-    if not sizes or len(sizes) > _MOST_SIZES:
-        raise RejectedPod(
-            f"{request.path}.{family.resources.percentage}",
-            f"found {request.percentage} percent, which needs the card sizes of the cluster: "
-            f"{len(sizes)} are known, expected 1 to {_MOST_SIZES}",
-            f"write the amount as {family.resources.memory} in MiB",
-        )
+def _alternatives(shape: Shape) -> list[Json]:
+    """Return the forms of one card that satisfy the shape, best first; most shapes have one."""
+    if not shape.memory_by_size:
+        return [_exact(shape, shape.capacity, shape.selectors)]
     return [
         _exact(
-            request,
-            family,
-            (*selectors, attribute_equals_memory(family, size)),
-            memory_mib=size * request.percentage // 100,
+            shape,
+            (*shape.capacity, (name, f"{share}Mi")),
+            (*shape.selectors, has_memory(shape.driver, name, size)),
         )
-        for size in sizes
+        for name, size, share in shape.memory_by_size
     ]
 
 
-def _exact(
-    request: Request, family: Family, selectors: tuple[str, ...], *, memory_mib: int | None
-) -> Json:
-    """Build one exact request for one card.
+def _exact(shape: Shape, capacity: tuple[tuple[str, str], ...], selectors: tuple[str, ...]) -> Json:
+    """Build one exact request.
 
     Every field that the API server would default is written, so that stored and sent are equal.
     """
-    capacity: Json = {"cores": str(request.cores)}
-    if memory_mib is not None:
-        capacity["memory"] = f"{memory_mib}Mi"
-    if request.exclusive and family.publishes_slots:
-        capacity["slots"] = str(WHOLE_CARD)
     exact: Json = {
-        "deviceClassName": family.device_class,
+        "deviceClassName": shape.device_class,
         "allocationMode": "ExactCount",
-        "count": 1,
-        "capacity": {"requests": capacity},
+        "count": 1 if shape.distinct else shape.count,
     }
+    if capacity:
+        exact["capacity"] = {"requests": dict(capacity)}
     if selectors:
         exact["selectors"] = [{"cel": {"expression": expression}} for expression in selectors]
     return exact
 
 
-def _devices(alternatives: list[Json], count: int, family: Family, *, repeats_cards: bool) -> Json:
+def _devices(shape: Shape, alternatives: list[Json]) -> Json:
     """Ask for different cards in the form that the cluster honours (ruling 10)."""
-    name = family.entry_prefix
-    if count == 1 or not repeats_cards:
-        return {"requests": [_request(name, alternatives, count)]}
-    names = [f"{name}-{index}" for index in range(count)]
-    distinct = {"requests": names, "distinctAttribute": f"{family.driver}/{family.uuid_attribute}"}
+    if not shape.distinct:
+        return {"requests": [_request(shape.request, alternatives)]}
+    names = [f"{shape.request}-{index}" for index in range(shape.count)]
     return {
-        "requests": [_request(each, alternatives, 1) for each in names],
-        "constraints": [distinct],
+        "requests": [_request(name, alternatives) for name in names],
+        "constraints": [{"requests": names, "distinctAttribute": shape.distinct}],
     }
 
 
-def _request(name: str, alternatives: list[Json], count: int) -> Json:
-    counted = [{**deepcopy(alternative), "count": count} for alternative in alternatives]
-    if len(counted) == 1:
-        return {"name": name, "exactly": counted[0]}
-    ranked = [{"name": f"size-{rank}", **each} for rank, each in enumerate(counted)]
-    return {"name": name, "firstAvailable": ranked}
-
-
-def _name(request: Request, spec: Json) -> str:
-    digest = hashlib.sha256(_canonical(spec).encode()).hexdigest()[:10]
-    if request.percentage is not None:
-        memory = f"{request.percentage}pct"
-    else:
-        memory = "full" if request.memory_mib is None else f"{request.memory_mib}mi"
-    return f"hami-{request.count}x{memory}-{request.cores}c-{digest}"
+def _request(name: str, alternatives: list[Json]) -> Json:
+    own = deepcopy(alternatives)
+    if len(own) == 1:
+        return {"name": name, "exactly": own[0]}
+    return {
+        "name": name,
+        "firstAvailable": [{"name": f"size-{rank}", **each} for rank, each in enumerate(own)],
+    }
 
 
 def _canonical(spec: object) -> str:
@@ -204,4 +172,4 @@ def _plain_items(node: Mapping[str, Any], *, amounts: bool) -> Iterator[tuple[st
     """Walk an object; `capacity.requests` is the one place of a spec that holds quantities."""
     for key, value in node.items():
         inside = isinstance(value, Mapping) and key == "requests"
-        yield key, _with_plain_amounts(value, amounts=amounts if not inside else True)
+        yield key, _with_plain_amounts(value, amounts=amounts or inside)

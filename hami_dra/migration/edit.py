@@ -1,24 +1,29 @@
 """A copy of a pod in the making. Only what changes is copied; the rest is the same object."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
-from hami_dra.migration import entry, record
+from hami_dra.migration import entry
 from hami_dra.migration.json import Json, as_array, as_object
 from hami_dra.migration.place import Place
-from hami_dra.migration.record import Converted
+from hami_dra.migration.record import ANNOTATION, Record
 
 _SCHEDULER_OWNED: Final = ("hami.io/vgpu-", "hami.io/bind-")
+_SECTIONS: Final = ("limits", "requests")
 
 
 class PodEdit:
-    """Collects the edits of one migration and gives the edited pod."""
+    """Collects the edits of one migration, with their record, and gives the edited pod.
 
-    def __init__(self, pod: Json, converted: Mapping[str, Converted]) -> None:
+    Attributes:
+        record: what was done, in this pass and before.
+    """
+
+    def __init__(self, pod: Json, record: Record) -> None:
         self._pod = pod
         self._spec = dict(as_object(pod.get("spec"), "spec"))
         self._metadata = dict(as_object(pod.get("metadata"), "metadata"))
-        self.records = dict(converted)
+        self.record = record
 
     def strip(
         self, place: Place, names: Collection[str], *, held: frozenset[str]
@@ -30,7 +35,7 @@ class PodEdit:
         container = self._current(place)
         resources = dict(as_object(container.get("resources"), f"{place.path}.resources"))
         removed: dict[str, Json] = {}
-        for section in ("limits", "requests"):
+        for section in _SECTIONS:
             amounts = as_object(resources.get(section), f"{place.path}.resources.{section}")
             gone = {name: amounts[name] for name in names if name in amounts}
             if gone:
@@ -46,49 +51,71 @@ class PodEdit:
         self._replace(place, {**container, "resources": resources})
         return removed
 
-    def claim(self, place: Place, wanted: str, template: str) -> str:
+    def add_claim(self, place: Place, wanted: str, template: str) -> str:
         """Give a container a claim made from a template; return the name of the pod's entry."""
         entries = as_array(self._spec.get("resourceClaims"), "spec.resourceClaims")
-        taken = [each.get("name") for each in entries if isinstance(each, Mapping)]
+        taken = [each.get("name") for each in entries if isinstance(each, dict)]
         name = entry.unique_name(wanted, taken=taken)
         new = {"name": name, "resourceClaimTemplateName": template}
         self._spec["resourceClaims"] = [*entries, new]
+        self.use_claim(place, name)
+        return name
+
+    def use_claim(self, place: Place, name: str) -> None:
+        """Let a container use an entry of the pod."""
         container = self._current(place)
         resources = as_object(container.get("resources"), f"{place.path}.resources")
         claims = as_array(resources.get("claims"), f"{place.path}.resources.claims")
         resources = {**resources, "claims": [*claims, {"name": name}]}
         self._replace(place, {**container, "resources": resources})
-        return name
 
-    def add_variable(self, place: Place, name: str, value: str) -> None:
+    def set_variable(self, place: Place, name: str, value: str) -> None:
         """Append an environment variable; the last of one name wins, as in legacy (ruling 11)."""
         container = self._current(place)
         env = as_array(container.get("env"), f"{place.path}.env")
-        self._replace(place, {**container, "env": [*env, {"name": name, "value": value}]})
+        variable = {"name": name, "value": value}
+        last = [each for each in env if isinstance(each, dict) and each.get("name") == name][-1:]
+        if last != [variable]:
+            self._replace(place, {**container, "env": [*env, variable]})
+            self.record.variables.setdefault(place.name, []).append(name)
 
     def replace_scheduler(self, legacy: Collection[str], target: str) -> None:
         """Hand a pod of a legacy scheduler to the one that allocates claims (ruling 17)."""
         if self._spec.get("schedulerName") in legacy:
+            self.record.fields["schedulerName"] = self._spec.pop("schedulerName")
             if target:
                 self._spec["schedulerName"] = target
-            else:
-                del self._spec["schedulerName"]
+
+    def default_runtime_class(self, name: str) -> None:
+        """Set the RuntimeClass of a pod that names none."""
+        if not self._spec.get("runtimeClassName"):
+            self._spec["runtimeClassName"] = name
+            self.record.fields["runtimeClassName"] = None
+
+    def add_toleration(self, key: str) -> None:
+        """Tolerate a taint whatever its value, unless the pod does so already (ruling 18)."""
+        tolerations = as_array(self._spec.get("tolerations"), "spec.tolerations")
+        new = {"key": key, "operator": "Exists"}
+        if new not in tolerations:
+            self._spec["tolerations"] = [*tolerations, new]
+            self.record.fields.setdefault("tolerations", []).append(key)
 
     def drop_scheduler_marks(self) -> list[str]:
         """Remove what HAMi's scheduler wrote on a pod that was copied; return the paths."""
         dropped: list[str] = []
         for section in ("annotations", "labels"):
             marks = as_object(self._metadata.get(section), f"metadata.{section}")
-            gone = [key for key in marks if str(key).startswith(_SCHEDULER_OWNED)]
+            gone = [key for key in marks if key.startswith(_SCHEDULER_OWNED)]
             if gone:
-                self._metadata[section] = _without(marks, gone.__contains__)
+                kept = {key: value for key, value in marks.items() if key not in gone}
+                self._metadata[section] = kept
                 dropped.extend(f"metadata.{section}[{key}]" for key in gone)
         return dropped
 
     def finish(self) -> Json:
         """Return the edited pod with the record of what was done."""
         annotations = as_object(self._metadata.get("annotations"), "metadata.annotations")
-        annotations = {**annotations, record.ANNOTATION: record.write(self.records)}
+        annotations = {**annotations, ANNOTATION: self.record.as_text()}
         metadata = {**self._metadata, "annotations": annotations}
         return {**self._pod, "metadata": metadata, "spec": self._spec}
 
@@ -97,10 +124,6 @@ class PodEdit:
         return container
 
     def _replace(self, place: Place, container: Json) -> None:
-        containers = list(self._spec[place.kind])
-        containers[place.index] = container
-        self._spec[place.kind] = containers
-
-
-def _without(items: Json, unwanted: Callable[[object], bool]) -> Json:
-    return {key: value for key, value in items.items() if not unwanted(key)}
+        if self._spec[place.kind] is place.siblings:
+            self._spec[place.kind] = list(place.siblings)
+        self._spec[place.kind][place.index] = container

@@ -9,17 +9,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from hami_dra.migration.family import INT32_MAX, Family, ResourceNames
 from hami_dra.migration.json import Json
+from hami_dra.migration.memory import memory_of
 from hami_dra.migration.notice import Code, Notice, RejectedPod
-from hami_dra.migration.policy import INT32_MAX, Family, ResourceNames
 from hami_dra.migration.quantity import Quantity, QuantityError, parse
 
-MEMORY_IMPLAUSIBLE_MIB: Final = 1_000_000
-"""From here on an amount cannot be MiB of one card (the largest had under 300,000 in 2026), so the
-author wrote bytes. Legacy let such pods wait for ever."""
+WHOLE: Final = 100
+"""Percent of a card."""
 
-_WHOLE: Final = 100  # percent
-_BYTES_IN_MIB: Final = 2**20
+_SECTIONS: Final = ("limits", "requests")
+_HUNDRED: Final = Quantity(WHOLE * 10**9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,32 +27,45 @@ class Request:
     """What one container means, per card.
 
     Attributes:
-        path: the container's resources in the pod, for messages.
+        path: the container's limits in the pod, for messages.
         count: number of different cards; 0 means none at all.
         memory_mib: MiB on each card; None for the whole card, or when `percentage` is given.
         percentage: percent of each card's memory, 1 to 99; None when absolute or whole.
         cores: percent of each card's compute, 0 (no limit) to 100.
+        names_cores: whether the container named the cores itself.
+        slices: slices of the card, for a family that counts them; 0 otherwise.
         priority: task priority; None when not given.
         notices: what had to be guessed or changed.
     """
 
     path: str
     count: int
-    memory_mib: int | None
-    percentage: int | None
-    cores: int
-    priority: int | None
+    memory_mib: int | None = None
+    percentage: int | None = None
+    cores: int = 0
+    names_cores: bool = False
+    slices: int = 0
+    priority: int | None = None
     notices: tuple[Notice, ...] = ()
 
-    @property
-    def exclusive(self) -> bool:
-        """Tell whether the container wants cards that nobody else uses (ruling 4)."""
-        return self.cores == _WHOLE
+    def holds(self, other: "Request") -> bool:
+        """Tell whether a claim for this request serves another one as well, on every axis."""
+        if other.count > self.count or other.cores > self.cores or other.slices > self.slices:
+            return False
+        if self.memory_mib is None and self.percentage is None:
+            return True
+        if self.percentage is not None:
+            return other.percentage is not None and other.percentage <= self.percentage
+        return (
+            self.memory_mib is not None
+            and other.memory_mib is not None
+            and other.memory_mib <= self.memory_mib
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Amounts:
-    """One family's amounts in a container, by resource name, as written and defaulted."""
+    """One family's amounts in a container, by resource name."""
 
     path: str
     limits: Mapping[str, Quantity]
@@ -62,36 +75,28 @@ class _Amounts:
         return name in self.limits or name in self.requests
 
 
-def card_names(family: Family) -> tuple[str, ...]:
-    """Return the resource names that ask for cards, without those switched off."""
-    names = family.resources
-    return tuple(n for n in (names.count, names.memory, names.percentage, names.cores) if n)
-
-
-def managed_names(family: Family) -> tuple[str, ...]:
-    """Return the resource names that a family converts, without those switched off."""
-    priority = family.resources.priority
-    return (*card_names(family), priority) if priority else card_names(family)
-
-
 def carries(container: Json, names: Collection[str]) -> bool:
     """Tell whether a container names any of these resources in limits or requests."""
     resources = container.get("resources")
-    if not isinstance(resources, Mapping):
+    if not isinstance(resources, dict):
         return False
-    kept = (resources.get(section) for section in ("limits", "requests"))
-    return any(
-        isinstance(amounts, Mapping) and name in amounts for amounts in kept for name in names
-    )
+    for section in _SECTIONS:
+        amounts = resources.get(section)
+        if isinstance(amounts, dict) and not amounts.keys().isdisjoint(names):
+            return True
+    return False
 
 
-def read_request(container: Json, path: str, family: Family) -> Request | None:
+def read_request(
+    container: Json, path: str, family: Family, annotations: Mapping[str, object]
+) -> Request | None:
     """Read what a container asks of a family; None when it is not a request in legacy's eyes.
 
     Args:
         container: the container, as JSON.
         path: where it stands, such as `spec.containers[0]`.
         family: the vocabulary.
+        annotations: of the pod; some vendors want one beside an amount.
 
     Raises:
         RejectedPod: for what the API server or legacy would refuse, or would never run.
@@ -100,29 +105,36 @@ def read_request(container: Json, path: str, family: Family) -> Request | None:
     _check_percentage(amounts, family.resources)
     limits = _with_defaults(amounts, family)
     _check_as_api_server(amounts, limits)
-    names = family.resources
-    if names.count not in limits:
-        return _only_priority(amounts, names)
-    return _parse(amounts.path, limits, family)
+    if family.resources.count not in limits:
+        return _only_priority(amounts, family.resources)
+    return _parse(f"{amounts.path}.limits", limits, family, annotations)
 
 
 def _read_amounts(container: Json, path: str, family: Family) -> _Amounts:
-    resources = container.get("resources")
-    kept: dict[str, dict[str, Quantity]] = {"limits": {}, "requests": {}}
-    for section, found in kept.items():
-        written = resources.get(section) if isinstance(resources, Mapping) else None
-        if isinstance(written, Mapping):
-            for name in managed_names(family):
-                if name in written:
-                    found[name] = _read_amount(written[name], f"{path}.{section}.{name}")
-    return _Amounts(path=path, limits=kept["limits"], requests=kept["requests"])
+    resources = container["resources"]
+    limits, requests = (
+        _read_section(resources.get(section), f"{path}.{section}", family) for section in _SECTIONS
+    )
+    if family.requests_suffice:
+        limits = {**requests, **limits}
+    return _Amounts(path=path, limits=limits, requests=requests)
 
 
-def _read_amount(written: object, path: str) -> Quantity:
+def _read_section(written: object, path: str, family: Family) -> dict[str, Quantity]:
+    if not isinstance(written, dict):
+        return {}
+    return {
+        name: _read_amount(written[name], path, name)
+        for name in family.managed_names
+        if name in written
+    }
+
+
+def _read_amount(written: object, path: str, name: str) -> Quantity:
     try:
         return parse(written)
     except QuantityError as error:
-        raise RejectedPod(path, str(error)) from error
+        raise RejectedPod(f"{path}.{name}", str(error)) from error
 
 
 def _check_percentage(amounts: _Amounts, names: ResourceNames) -> None:
@@ -130,7 +142,7 @@ def _check_percentage(amounts: _Amounts, names: ResourceNames) -> None:
     for section, held in (("limits", amounts.limits), ("requests", amounts.requests)):
         if names.percentage in held:
             found = held[names.percentage]
-            if not (found.is_integer and 0 <= found.integer <= _WHOLE):
+            if not (found.is_integer and 0 <= found.integer <= WHOLE):
                 raise RejectedPod(
                     f"{amounts.path}.{section}.{names.percentage}",
                     f"found {found}, expected a whole number from 0 to 100",
@@ -138,53 +150,59 @@ def _check_percentage(amounts: _Amounts, names: ResourceNames) -> None:
             return
 
 
-def _with_defaults(amounts: _Amounts, family: Family) -> dict[str, Quantity]:
+def _with_defaults(amounts: _Amounts, family: Family) -> Mapping[str, Quantity]:
     """Return the limits after what the legacy webhook added: the count, then exclusive cores."""
-    names = family.resources
-    limits = dict(amounts.limits)
-    others = (names.memory, names.percentage, names.cores)
-    if names.count not in limits and family.default_count and any(n in limits for n in others if n):
-        limits[names.count] = _whole(family.default_count)
+    names, limits = family.resources, amounts.limits
+    if names.count not in limits and family.default_count and _names_a_share(limits, names):
+        limits = {**limits, names.count: parse(family.default_count)}
     counted = names.count in limits or names.count in amounts.requests
-    if counted and names.cores and not amounts.anywhere(names.cores) and _wants_all(amounts, names):
-        limits[names.cores] = _whole(_WHOLE)
+    if counted and _is_exclusive(amounts, family):
+        limits = {**limits, names.cores: _HUNDRED}
     return limits
 
 
-def _wants_all(amounts: _Amounts, names: ResourceNames) -> bool:
-    """Tell whether memory words mean a whole card, which makes it exclusive (ruling 4)."""
+def _names_a_share(limits: Mapping[str, Quantity], names: ResourceNames) -> bool:
+    return any(name in limits for name in (names.memory, names.percentage, names.cores) if name)
+
+
+def _is_exclusive(amounts: _Amounts, family: Family) -> bool:
+    """Tell whether a count means whole cards: no cores named, and memory words for all of it."""
+    names = family.resources
+    if not family.count_is_exclusive or not names.cores or amounts.anywhere(names.cores):
+        return False
     for held in (amounts.limits, amounts.requests):
         if names.percentage in held:
-            return held[names.percentage] == _whole(_WHOLE)
+            return held[names.percentage] == _HUNDRED
     return not amounts.anywhere(names.memory)
 
 
 def _check_as_api_server(amounts: _Amounts, limits: Mapping[str, Quantity]) -> None:
     """Refuse what the API server refuses of an extended resource (ruling 9)."""
     for name, limit in limits.items():
-        _check_amount(limit, f"{amounts.path}.limits.{name}")
+        _check_amount(limit, amounts.path, "limits", name)
     for name, request in amounts.requests.items():
-        path = f"{amounts.path}.requests.{name}"
-        _check_amount(request, path)
+        _check_amount(request, amounts.path, "requests", name)
         if name not in limits:
             raise RejectedPod(
-                path,
+                f"{amounts.path}.requests.{name}",
                 "Limit must be set for non overcommitable resources",
                 f"write {name} under limits",
             )
         if request != limits[name]:
             raise RejectedPod(
-                path,
+                f"{amounts.path}.requests.{name}",
                 f"Invalid value: {request}: must be equal to {name} limit of {limits[name]}",
                 "write it under limits only",
             )
 
 
-def _check_amount(amount: Quantity, path: str) -> None:
+def _check_amount(amount: Quantity, path: str, section: str, name: str) -> None:
     if amount.nanos < 0:
-        raise RejectedPod(path, f"Invalid value: {amount}: must be greater than or equal to 0")
+        reason = f"Invalid value: {amount}: must be greater than or equal to 0"
+        raise RejectedPod(f"{path}.{section}.{name}", reason)
     if not amount.is_integer:
-        raise RejectedPod(path, f"Invalid value: {amount}: must be an integer")
+        reason = f"Invalid value: {amount}: must be an integer"
+        raise RejectedPod(f"{path}.{section}.{name}", reason)
 
 
 def _only_priority(amounts: _Amounts, names: ResourceNames) -> Request | None:
@@ -192,74 +210,90 @@ def _only_priority(amounts: _Amounts, names: ResourceNames) -> Request | None:
     if names.priority not in amounts.limits or len(amounts.limits) > 1:
         return None
     path = f"{amounts.path}.limits"
-    priority = _int32(f"{path}.{names.priority}", amounts.limits[names.priority])
-    return Request(path, 0, None, None, cores=0, priority=priority)
+    return Request(path, 0, priority=_int32(path, names.priority, amounts.limits))
 
 
-def _parse(path: str, limits: Mapping[str, Quantity], family: Family) -> Request:
+def _parse(
+    path: str,
+    limits: Mapping[str, Quantity],
+    family: Family,
+    annotations: Mapping[str, object],
+) -> Request:
     """Turn checked amounts into meaning, as the legacy parser and its placement do together."""
     names = family.resources
-    path = f"{path}.limits"
-    memory = _memory_mib(path, limits, family)
-    percentage = limits[names.percentage].integer if names.percentage in limits else 0
-    priority = (
-        _int32(f"{path}.{names.priority}", limits[names.priority])
-        if names.priority in limits
-        else None
-    )
-    cores, notices = _cores(path, limits, family)
+    count = _int32(path, names.count, limits) or 0
+    priority = _int32(path, names.priority, limits)
+    if not count:
+        return Request(path, 0, priority=priority)
+    slices = count if family.count_means == "slices" else 0
+    memory = memory_of(path, limits, family)
+    cores = _int32(path, names.cores, limits)
+    _check_cores_allowed(path, cores, family, annotations)
+    percent, clamped = _cores(path, cores, family)
+    cards = 1 if slices else _grouped(path, count, family)
+    if memory.is_step and cards > 1:
+        raise RejectedPod(
+            f"{path}.{names.count}",
+            f"found {cards} cards with a part of their memory, expected one card or whole ones",
+            f"drop {names.memory}, or ask for one card",
+        )
     return Request(
         path=path,
-        count=_int32(f"{path}.{names.count}", limits[names.count]),
-        memory_mib=memory or (None if percentage else family.default_memory or None),
-        percentage=percentage if not memory and 0 < percentage < _WHOLE else None,
-        cores=cores,
+        count=cards,
+        memory_mib=memory.mib,
+        percentage=memory.percentage,
+        cores=percent,
+        names_cores=cores is not None,
+        slices=slices,
         priority=priority,
-        notices=notices,
+        notices=(*memory.notices, *clamped),
     )
 
 
-def _memory_mib(path: str, limits: Mapping[str, Quantity], family: Family) -> int:
-    """Return MiB per card, 0 when not given; refuse amounts that were meant as bytes (ruling 6)."""
-    name = family.resources.memory
-    if name not in limits:
-        return 0
-    written = limits[name].integer
-    memory = written * (family.memory_factor or 1)
-    if memory < MEMORY_IMPLAUSIBLE_MIB:
-        return memory
-    meant = max(1, round(written / _BYTES_IN_MIB)) // (family.memory_factor or 1)
-    raise RejectedPod(
-        f"{path}.{name}",
-        f"found {limits[name]}, which means {memory} MiB on each card, more than any card has:"
-        " the unit is MiB, not bytes",
-        f"write {name}: {max(1, meant)}",
-    )
+def _grouped(path: str, count: int, family: Family) -> int:
+    """Return how many cards a count means where cards come in groups only."""
+    group = family.count_multiple
+    if count == 1:
+        return group
+    if count % group:
+        raise RejectedPod(
+            f"{path}.{family.resources.count}",
+            f"found {count}, expected 1 or a multiple of {group}: these chips come in groups",
+        )
+    return count
 
 
-def _cores(
-    path: str, limits: Mapping[str, Quantity], family: Family
-) -> tuple[int, tuple[Notice, ...]]:
+def _check_cores_allowed(
+    path: str, cores: int | None, family: Family, annotations: Mapping[str, object]
+) -> None:
+    """Refuse cores that a vendor grants only beside an annotation."""
+    needed = family.cores_require
+    if cores and needed and annotations.get(needed.name) != needed.value:
+        raise RejectedPod(
+            f"{path}.{family.resources.cores}",
+            f"found {cores} without the annotation {needed.name}: {needed.value}",
+            "add the annotation, or drop the cores",
+        )
+
+
+def _cores(path: str, cores: int | None, family: Family) -> tuple[int, tuple[Notice, ...]]:
     """Return cores per card, clamped as placement clamps them (ruling 5)."""
-    name = family.resources.cores
-    if name not in limits:
-        return min(family.default_cores, _WHOLE), ()
-    cores = _int32(f"{path}.{name}", limits[name])
-    if cores <= _WHOLE:
+    if cores is None:
+        return min(family.default_cores, WHOLE), ()
+    if cores <= WHOLE:
         return cores, ()
-    notice = Notice(
-        Code.CORES_CLAMPED,
-        f"{path}.{name}",
-        f"found {cores} percent of a card, used 100, as HAMi does",
-    )
-    return _WHOLE, (notice,)
+    field = f"{path}.{family.resources.cores}"
+    if not family.cores_clamp:
+        raise RejectedPod(field, f"found {cores}, expected at most 100 percent of a card")
+    message = f"found {cores} percent of a card, used 100, as HAMi does"
+    return WHOLE, (Notice(Code.CORES_CLAMPED, field, message),)
 
 
-def _int32(path: str, amount: Quantity) -> int:
-    if amount.integer > INT32_MAX:
-        raise RejectedPod(path, f"found {amount}, expected at most {INT32_MAX}")
-    return amount.integer
-
-
-def _whole(number: int) -> Quantity:
-    return parse(number)
+def _int32(path: str, name: str, limits: Mapping[str, Quantity]) -> int | None:
+    """Return an amount that legacy kept in 32 bits, or None where there is none."""
+    if name not in limits:
+        return None
+    amount = limits[name].integer
+    if amount > INT32_MAX:
+        raise RejectedPod(f"{path}.{name}", f"found {limits[name]}, expected at most {INT32_MAX}")
+    return amount

@@ -1,14 +1,15 @@
 """Where the containers of a pod stand, so that messages and edits name the same field."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from hami_dra.migration.json import Json, as_array, as_object
 from hami_dra.migration.notice import RejectedPod
 
+_INIT: Final = "initContainers"
+
 # Init containers first, as legacy visits them. Ephemeral containers cannot carry resources.
-_LISTS: Final = ("initContainers", "containers")
+_LISTS: Final = (_INIT, "containers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +20,13 @@ class Place:
         kind: the list in the pod's spec.
         index: its position there.
         container: the container as it was found.
+        siblings: the list as it was found.
     """
 
     kind: str
     index: int
     container: Json
+    siblings: list[Any]
 
     @property
     def path(self) -> str:
@@ -42,14 +45,24 @@ class Place:
             raise RejectedPod(f"{self.path}.name", f"found {name!r}, expected a container name")
         return name
 
+    @property
+    def ends_early(self) -> bool:
+        """Tell whether the container ends before the app containers start; sidecars do not."""
+        return self.kind == _INIT and self.container.get("restartPolicy") != "Always"
 
-def places(pod: Json) -> Iterator[Place]:
-    """Walk the containers of a pod.
+
+def places(pod: Json) -> list[Place]:
+    """Return the containers of a pod.
 
     Raises:
         RejectedPod: if the pod does not have the shape of one.
     """
     spec = as_object(pod.get("spec"), "spec")
+    found: list[Place] = []
     for kind in _LISTS:
-        for index, container in enumerate(as_array(spec.get(kind), f"spec.{kind}")):
-            yield Place(kind, index, as_object(container, f"spec.{kind}[{index}]"))
+        siblings = as_array(spec.get(kind), f"spec.{kind}")
+        for index, container in enumerate(siblings):
+            if not isinstance(container, dict):
+                as_object(container or "", f"spec.{kind}[{index}]")
+            found.append(Place(kind, index, container, siblings))
+    return found

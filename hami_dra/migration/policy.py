@@ -1,109 +1,66 @@
 """Policy: what a migration means. One value, read alike by webhook, CLI and node agent.
 
 Where a process runs (ports, paths, kubeconfig) is Settings and lives in the shells.
-Unknown keys are errors. A vendor is data here (ruling 23), never a branch in the code.
 """
 
+from functools import cached_property
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BeforeValidator, Field
 
-INT32_MAX: Final = 2**31 - 1
-"""Legacy amounts are int32; anything larger is rejected, never wrapped (ruling 9)."""
-
-DRIVER: Final = "hami-core-gpu.project-hami.io"
-"""Name of our DRA driver and of its DeviceClass (ruling 37)."""
+from hami_dra.migration.family import Family, Name, Record
+from hami_dra.migration.json import Json
+from hami_dra.migration.presets import PRESETS
 
 _FIRST_WITHOUT_REPEATS: Final = (1, 36)  # measured on 1.34.4, 1.35.4, 1.36.3 and 1.37.2
 
-Name = Annotated[str, Field(max_length=317)]
+
+def _expanded(written: object) -> object:
+    """Replace the name of a preset by the preset, and fields on top of one by the whole."""
+    if isinstance(written, str):
+        return _preset(written)
+    if not isinstance(written, dict):
+        return written
+    base = _preset(str(written.get("preset", "nvidia"))).model_dump(by_alias=True)
+    return _merged(base, {key: value for key, value in written.items() if key != "preset"})
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        use_attribute_docstrings=True,
-    )
+def _preset(name: str) -> Family:
+    if name not in PRESETS:
+        raise ValueError(f"found preset {name!r}, expected one of: {', '.join(PRESETS)}")
+    return PRESETS[name]
 
 
-class ResourceNames(_Record):
-    """The extended resources of one family; an empty name switches that resource off."""
-
-    count: Name = "nvidia.com/gpu"
-    """How many different cards a container gets a share of."""
-    memory: Name = "nvidia.com/gpumem"
-    """Memory on each card, in MiB times `memoryFactor`."""
-    percentage: Name = "nvidia.com/gpumem-percentage"
-    """Memory on each card, in percent of that card."""
-    cores: Name = "nvidia.com/gpucores"
-    """Compute on each card, in percent of that card."""
-    priority: Name = "nvidia.com/priority"
-    """Task priority, 0 (high) or 1 (low); becomes an environment variable."""
+def _merged(base: Json, above: Json) -> Json:
+    """Lay fields above others; objects are laid member by member."""
+    merged = {
+        key: _merged(base[key], value)
+        if isinstance(value, dict) and isinstance(base.get(key), dict)
+        else value
+        for key, value in above.items()
+    }
+    return {**base, **merged}
 
 
-class AnnotationNames(_Record):
-    """The pod annotations by which people pick cards; an empty name switches one off."""
+class HintNames(Record):
+    """Annotations that steer HAMi's scheduler; an empty name switches one off (ruling 14)."""
 
-    use_type: Name = "nvidia.com/use-gputype"
-    """Comma-separated parts of card names; a card must contain one of them."""
-    nouse_type: Name = "nvidia.com/nouse-gputype"
-    """Comma-separated parts of card names; a card must contain none of them."""
-    use_uuid: Name = "nvidia.com/use-gpuuuid"
-    """Comma-separated UUIDs; a card must be one of them."""
-    nouse_uuid: Name = "nvidia.com/nouse-gpuuuid"
-    """Comma-separated UUIDs; a card must be none of them."""
+    gpu_policy: Name = "hami.io/gpu-scheduler-policy"
+    """Order of cards on a node, which no claim can say, except `mutex`: an empty card."""
+    node_policy: Name = "hami.io/node-scheduler-policy"
+    """Order of nodes, which no claim can say."""
+    weights: Name = "hami.io/device-scoring-weights"
+    """Weights of that order."""
 
 
-class Family(_Record):
-    """One vendor's vocabulary and the DeviceClass that serves it. Defaults: NVIDIA by HAMi."""
-
-    name: str = "nvidia"
-    """How messages call this family."""
-    resources: ResourceNames = ResourceNames()
-    """The extended resource names that containers carry."""
-    annotations: AnnotationNames = AnnotationNames()
-    """The annotations that choose cards."""
-    device_class: str = DRIVER
-    """The DeviceClass that claims ask for."""
-    driver: str = DRIVER
-    """The DRA driver, which is the domain of the attributes below."""
-    entry_prefix: str = "gpu"
-    """Name of the request in a claim, and start of the claim's name in the pod,
-    `<prefix>-<container>`."""
-    type_attribute: str = "productName"
-    """Device attribute with the card's raw model name."""
-    type_name_prefix: str = "NVIDIA"
-    """Legacy registered a card under `<prefix>-<model>` unless the model starts with the prefix."""
-    uuid_attribute: str = "uuid"
-    """Device attribute with the card's UUID."""
-    publishes_slots: bool = True
-    """Whether the driver publishes the `slots` capacity, as ours does (profile `hami-dra`) and
-    upstream's does not (profile `hami`); without it exclusivity is weaker (ruling 4)."""
-    accept_old_type_names: bool = True
-    """Match `NVIDIA-NVIDIA L4` too: older releases prefixed every model, and manifests still say
-    so (ruling 12)."""
-    priority_variable: str = "CUDA_TASK_PRIORITY"
-    """Environment variable that carries the priority."""
-    default_count: Annotated[int, Field(ge=0, le=INT32_MAX)] = 1
-    """Cards for a container that asks for memory or cores alone; 0 leaves such a pod alone."""
-    default_memory: Annotated[int, Field(ge=0, le=INT32_MAX)] = 0
-    """MiB for a container that names neither memory nor percentage; 0 means the whole card."""
-    default_cores: Annotated[int, Field(ge=0)] = 0
-    """Percent of a card for a container that shares it and names no cores; 0 means no limit."""
-    memory_factor: Annotated[int, Field(ge=0)] = 1
-    """MiB in one unit of the memory resource; 0 counts as 1, as in legacy."""
-
-
-class Policy(_Record):
+class Policy(Record):
     """Everything that decides what a migration means."""
 
-    families: tuple[Family, ...] = (Family(),)
-    """The vocabularies that are converted."""
+    families: tuple[Annotated[Family, BeforeValidator(_expanded)], ...] = (Family(),)
+    """The vocabularies that are converted: the name of a preset, or fields that differ from the one
+    that `preset` names, from NVIDIA's otherwise."""
+    hints: HintNames = HintNames()
+    """Annotations that are understood but cannot all be kept."""
     kubernetes: Annotated[str, Field(pattern=r"^([0-9]+\.[0-9]+)?$")] = ""
     """Version of the API server and scheduler, `major.minor`: before 1.36 several cards a container
     need another form of claim (ruling 10). Empty means not known, and the newest form is used."""
@@ -114,6 +71,29 @@ class Policy(_Record):
     privileged: Literal["reject", "warn"] = "reject"
     """What happens to a GPU pod with a privileged container, which sees every card of its node and
     so escapes any share; legacy refused it (ruling 16)."""
+    add_toleration: bool = False
+    """Whether GPU pods get a toleration of the taint `<count resource>: Exists`, as clusters with
+    the admission plugin ExtendedResourceToleration gave them (ruling 18)."""
+    runtime_class: str = ""
+    """RuntimeClass of GPU pods that name none; empty for none, since CDI needs none."""
+    core_policy: Literal["", "default", "force", "disable"] = ""
+    """HAMi's gpuCorePolicy: how strictly the native library keeps to a share of compute. Written to
+    GPU_CORE_UTILIZATION_POLICY in every container of a GPU pod unless empty or default."""
+    log_level: Literal["", "0", "1", "2", "3", "4"] = ""
+    """Log level of the native library, written to LIBCUDA_LOG_LEVEL in containers with a card."""
+    hide_cards: bool = False
+    """HAMi's overwriteEnv: whether the other containers of a GPU pod get NVIDIA_VISIBLE_DEVICES set
+    to `none`, for nodes whose default runtime shows every card to images that ask for it."""
+
+    @cached_property
+    def managed_names(self) -> tuple[str, ...]:
+        """The resource names of all families."""
+        return tuple(name for family in self.families for name in family.managed_names)
+
+    @cached_property
+    def card_names(self) -> tuple[str, ...]:
+        """Those that ask for cards."""
+        return tuple(name for family in self.families for name in family.card_names)
 
     @property
     def repeats_cards(self) -> bool:

@@ -7,6 +7,7 @@ Grammar: k8s.io/apimachinery/pkg/api/resource, measured in the oracle's `spellin
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 NANO: Final = 10**9
@@ -94,6 +95,7 @@ def parse(value: object) -> Quantity:
     return _parse_text(str(value).strip(" "))
 
 
+@lru_cache(maxsize=4096)
 def _parse_text(text: str) -> Quantity:
     match = _FORM.fullmatch(text) if text and len(text) <= _LONGEST_TEXT else None
     if match is None:

@@ -7,11 +7,13 @@ A record is believed only as far as the pod bears it out: annotations are text t
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from hami_dra.migration.json import Json
 
 ANNOTATION: Final = "hami-dra.io/migration"
+
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 TEMPLATE_PREFIX: Final = "hami-"
 """Start of the name of every template that a migration makes."""
@@ -39,65 +41,94 @@ class Converted:
             requests={**self.requests, **removed.get("requests", {})},
         )
 
-    def as_json(self) -> Json:
-        """Return the form that the annotation holds."""
-        written: Json = {"claims": list(self.claims), "limits": self.limits}
-        return {**written, "requests": self.requests} if self.requests else written
+
+@dataclass(slots=True)
+class Record:
+    """What was done to a pod.
+
+    Attributes:
+        containers: by name; only those that asked for managed resources.
+        variables: names of the environment variables that were appended, by container.
+        fields: values of the pod's fields that were replaced, None where there was none before.
+    """
+
+    containers: dict[str, Converted] = field(default_factory=dict)
+    variables: dict[str, list[str]] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    def as_text(self) -> str:
+        """Return the annotation's value: short, and the same for the same record."""
+        containers = {
+            name: _without_empty(
+                {"claims": list(c.claims), "limits": c.limits, "requests": c.requests}
+            )
+            for name, c in self.containers.items()
+        }
+        parts = {"containers": containers, "env": self.variables, "fields": self.fields}
+        return _ENCODER.encode(_without_empty(parts))
 
 
-def read(pod: Json) -> dict[str, Converted]:
-    """Return the records, by container name, that the pod's claim entries bear out."""
+def read(pod: Json) -> Record:
+    """Return what the pod's annotation says and its claim entries bear out."""
     metadata, spec = pod.get("metadata"), pod.get("spec")
-    if not isinstance(metadata, Mapping) or not isinstance(spec, Mapping):
-        return {}
+    if not isinstance(metadata, dict) or not isinstance(spec, dict):
+        return Record()
     annotations = metadata.get("annotations")
-    written = annotations.get(ANNOTATION) if isinstance(annotations, Mapping) else None
+    if not isinstance(annotations, dict) or ANNOTATION not in annotations:
+        return Record()
+    decoded = _decode(annotations[ANNOTATION])
     entries = _our_entries(spec.get("resourceClaims"))
-    records = {name: _converted(record) for name, record in _decode(written).items()}
-    return {
-        name: record
-        for name, record in records.items()
-        if record is not None and entries.issuperset(record.claims)
+    converted = {
+        str(name): _converted(each) for name, each in _object(decoded.get("containers")).items()
     }
+    variables = _object(decoded.get("env"))
+    return Record(
+        containers={n: c for n, c in converted.items() if c and entries.issuperset(c.claims)},
+        variables={
+            str(n): [str(v) for v in names]
+            for n, names in variables.items()
+            if isinstance(names, list)
+        },
+        fields=_object(decoded.get("fields")),
+    )
 
 
-def write(records: Mapping[str, Converted]) -> str:
-    """Return the annotation's value."""
-    kept = {name: record.as_json() for name, record in records.items()}
-    return json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def _without_empty(parts: Json) -> Json:
+    return {key: value for key, value in parts.items() if value}
+
+
+def _object(value: object) -> Json:
+    return dict(value) if isinstance(value, dict) else {}
 
 
 def _decode(written: object) -> Json:
     try:
-        decoded = json.loads(written) if isinstance(written, str) else {}
+        return _object(json.loads(written)) if isinstance(written, str) else {}
     except (ValueError, RecursionError):
         return {}
-    return decoded if isinstance(decoded, dict) else {}
 
 
 def _converted(record: object) -> Converted | None:
-    if not isinstance(record, Mapping):
+    if not isinstance(record, dict):
         return None
-    claims, limits, requests = (record.get(key) for key in ("claims", "limits", "requests"))
+    claims = record.get("claims", [])
     if not isinstance(claims, list) or not all(isinstance(claim, str) for claim in claims):
         return None
     return Converted(
         claims=tuple(claims),
-        limits=limits if isinstance(limits, dict) else {},
-        requests=requests if isinstance(requests, dict) else {},
+        limits=_object(record.get("limits")),
+        requests=_object(record.get("requests")),
     )
 
 
 def _our_entries(entries: object) -> set[str]:
     """Return the names of the pod's claim entries that point to templates of ours."""
-    found = (
-        (entry for entry in entries or () if isinstance(entry, Mapping))
-        if isinstance(entries, list)
-        else ()
-    )
+    if not isinstance(entries, list):
+        return set()
     return {
         entry["name"]
-        for entry in found
-        if isinstance(entry.get("name"), str)
+        for entry in entries
+        if isinstance(entry, dict)
+        and isinstance(entry.get("name"), str)
         and str(entry.get("resourceClaimTemplateName", "")).startswith(TEMPLATE_PREFIX)
     }

@@ -8,7 +8,6 @@ import json
 from typing import Final
 
 from hami_dra.migration.json import Json
-from hami_dra.migration.legacy import managed_names
 from hami_dra.migration.pod import MIRROR_ANNOTATION, OPT_OUT_LABEL, OPT_OUT_VALUE
 from hami_dra.migration.policy import Policy
 
@@ -24,9 +23,11 @@ _TIMEOUT_S: Final = 5  # a first template costs one API write, well under a seco
 def match_conditions(policy: Policy) -> list[Json]:
     """Return CEL conditions that only pods with something to convert satisfy.
 
+    Families without a DeviceClass are left alone, so their pods must not depend on us either.
     Zero does not count: a LimitRange makes us write it (ruling 20), and it asks for nothing.
     """
-    names = sorted({name for family in policy.families for name in managed_names(family)})
+    converted = (family for family in policy.families if family.device_class)
+    names = sorted({name for family in converted for name in family.managed_names})
     asks = (
         "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,"
         " [c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})].exists(amounts,"

@@ -5,12 +5,15 @@ attribute aborts the scheduling of the pod instead of skipping the card.
 """
 
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
-from hami_dra.migration.json import Json
+from hami_dra.migration.family import Family
 from hami_dra.migration.notice import RejectedPod
-from hami_dra.migration.policy import Family
+
+# More different choices than pods make at one time; bounds what is remembered.
+_REMEMBERED: Final = 1024
 
 _LONGEST: Final = 10 * 1024  # resource.k8s.io/v1: a CEL expression has at most 10 KiB
 
@@ -23,32 +26,48 @@ _GO_SPACE: Final = (
 _ASCII_UPPER: Final = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
-def selectors(annotations: Json, family: Family) -> tuple[str, ...]:
-    """Return one CEL expression for each annotation that constrains the cards.
+def selectors(annotations: Mapping[str, object], family: Family) -> tuple[str, ...]:
+    """Return the CEL conditions on a pod's cards: the family's own, and one for each annotation.
 
     Raises:
         RejectedPod: for a use-list without a member, or text that CEL cannot carry.
     """
     names = family.annotations
-    builders: tuple[tuple[str, Callable[[list[str], Family], str], bool], ...] = (
+    every = (names.use_type, names.nouse_type, names.use_uuid, names.nouse_uuid)
+    return _selectors(tuple(_text(annotations, name) for name in every), family)
+
+
+def _text(annotations: Mapping[str, object], name: str) -> str:
+    """Return what an annotation says; nothing at all where it is missing or blank."""
+    value = annotations.get(name, "")
+    if not isinstance(value, str):
+        path = f"metadata.annotations[{name}]"
+        raise RejectedPod(path, f"found {type(value).__name__}, expected text")
+    return value.strip(_GO_SPACE)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _selectors(texts: tuple[str, ...], family: Family) -> tuple[str, ...]:
+    """Return the conditions for use-type, nouse-type, use-UUID and nouse-UUID."""
+    names = family.annotations
+    every = (
         (names.use_type, _type_matches, True),
         (names.nouse_type, _type_matches, False),
         (names.use_uuid, _uuid_matches, True),
         (names.nouse_uuid, _uuid_matches, False),
     )
-    found = (
-        _selector(annotations, name, family, matches=matches, wanted=wanted)
-        for name, matches, wanted in builders
-        if name in annotations
-    )
+    found = [_is_model(family)] if family.model else []
+    for text, (name, matches, wanted) in zip(texts, every, strict=True):
+        if text:
+            found.append(_selector(text, name, family, matches=matches, wanted=wanted))
     return tuple(expression for expression in found if expression)
 
 
-def attribute_equals_memory(family: Family, memory_mib: int) -> str:
-    """Return a condition that a card has exactly this much memory, in MiB."""
-    capacity = f"device.capacity[{literal(family.driver)}]"
+def has_memory(driver: str, capacity: str, memory_mib: int) -> str:
+    """Return the condition that a card has exactly this much memory, in MiB."""
+    held = f"device.capacity[{literal(driver)}]"
     size = f'quantity("{memory_mib}Mi")'
-    return f'"memory" in {capacity} && {capacity}.memory.compareTo({size}) == 0'
+    return f"{literal(capacity)} in {held} && {held}.{capacity}.compareTo({size}) == 0"
 
 
 def literal(text: str) -> str:
@@ -57,14 +76,15 @@ def literal(text: str) -> str:
     Raises:
         ValueError: for control characters and lone surrogates, which no card's name contains.
     """
-    if any(unicodedata.category(character) in {"Cc", "Cs"} for character in text):
+    # Printable text is by far the most common, and one call tells.
+    if not text.isprintable() and any(unicodedata.category(c) in {"Cc", "Cs"} for c in text):
         raise ValueError("found a control character or half a character")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def _selector(
-    annotations: Json,
+    text: str,
     name: str,
     family: Family,
     *,
@@ -73,22 +93,16 @@ def _selector(
 ) -> str:
     """Build the condition of one annotation, or "" when it does not constrain."""
     path = f"metadata.annotations[{name}]"
-    value = annotations[name]
-    if not isinstance(value, str):
-        raise RejectedPod(path, f"found {type(value).__name__}, expected text")
-    if not value.strip(_GO_SPACE):
-        return ""
-    members = [member for part in value.split(",") if (member := part.strip(_GO_SPACE))]
+    members = [member for part in text.split(",") if (member := part.strip(_GO_SPACE))]
     if not members:
         if wanted:
-            raise RejectedPod(
-                path, f"found {value!r}, which matches no card", "name a card or remove it"
-            )
+            reason = f"found {text!r}, which matches no card"
+            raise RejectedPod(path, reason, "name a card or remove it")
         return ""
     try:
         expression = matches(members, family)
     except ValueError as error:
-        raise RejectedPod(path, f"{error} in {value!r}, expected printable text") from error
+        raise RejectedPod(path, f"{error} in {text!r}, expected printable text") from error
     return _checked(expression if wanted else f"!({expression})", path)
 
 
@@ -101,6 +115,12 @@ def _checked(expression: str, path: str) -> str:
             "name fewer cards, or a part of a name that they share",
         )
     return expression
+
+
+def _is_model(family: Family) -> str:
+    """Build "the card is this very model", for chips that share a DeviceClass."""
+    present = _present(family, family.type_attribute)
+    return f"{present} && {_attribute(family, family.type_attribute)} == {literal(family.model)}"
 
 
 def _type_matches(members: list[str], family: Family) -> str:
@@ -118,6 +138,8 @@ def _registered_name(held: str, family: Family) -> str:
     With old names accepted, `<prefix>-<model>` serves both: a model that starts with the prefix was
     registered bare, and whatever the bare name contains, the prefixed one contains too.
     """
+    if not family.type_name_prefix:
+        return held
     prefixed = f"({literal(family.type_name_prefix + '-')} + {held})"
     if family.accept_old_type_names:
         return prefixed

@@ -1,74 +1,28 @@
-"""What we make of a pod, against what HAMi v2.10.0 really answered (tests/oracle, ruling 1).
+"""What we make of a pod, against what HAMi v2.10.0 really answered (tests/oracle.py, ruling 1).
 
 A difference is allowed only where a ruling asks for it, and is counted under that ruling's name.
 """
 
-import gzip
-import json
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from hami_dra.migration import Cards, Family, Json, Policy, RejectedPod, migrate
-from hami_dra.migration.legacy import carries, managed_names, read_request
-from hami_dra.migration.policy import ResourceNames
+from hami_dra.migration.legacy import carries, read_request
+from tests.oracle import cases, pod_of, policy_of
 
-ORACLE = Path(__file__).parents[2] / "oracle" / "requests.jsonl.gz"
 CARD_MIB = 81920
-
-RENAMED = {
-    "resourceCountName": "count",
-    "resourceMemoryName": "memory",
-    "resourceMemoryPercentageName": "percentage",
-    "resourceCoreName": "cores",
-    "resourcePriorityName": "priority",
-}
-TUNED = {
-    "defaultMemory": "default_memory",
-    "defaultCores": "default_cores",
-    "defaultGPUNum": "default_count",
-    "memoryFactor": "memory_factor",
-}
 
 DIFFERENCES = {
     "negative setting refused (policy schema)": 157,
-    "no card asked: stripped, not left waiting (ruling 8)": 235,
+    "no card asked: stripped, not left waiting (ruling 8)": 238,
     "amount meant as bytes refused (ruling 6)": 149,
     "beyond 32 bits refused, not wrapped (ruling 9)": 129,
     "more cards than a claim can hold refused (G44)": 129,
     "foreign scheduler converted all the same (ruling 17)": 99,
     "opted out (ruling 21)": 1,
 }
-
-
-def policy_of(config: Json) -> Policy:
-    nvidia = config.get("nvidia", {})
-    names = ResourceNames(**{RENAMED[k]: v for k, v in nvidia.items() if k in RENAMED})
-    tuned = {TUNED[k]: v for k, v in nvidia.items() if k in TUNED}
-    return Policy(families=(Family(resources=names, **tuned),))
-
-
-def pod_of(case: Json) -> Json:
-    spec: Json = {"containers": [], "initContainers": []}
-    for container in case["containers"]:
-        resources = {key: container[key] for key in ("limits", "requests") if key in container}
-        made: Json = {"name": container["name"], "resources": resources}
-        if container.get("privileged"):
-            made["securityContext"] = {"privileged": True}
-        early = container.get("init") or container.get("sidecar")
-        spec["initContainers" if early else "containers"].append(made)
-    spec |= {key: case[key] for key in ("schedulerName", "nodeName") if key in case}
-    return {"metadata": {"name": "p", "labels": case.get("labels", {})}, "spec": spec}
-
-
-def cases() -> Iterator[Json]:
-    with gzip.open(ORACLE, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            # Fractions stay text: Python would rewrite 3.0e3, the API server reads it as written.
-            yield json.loads(line, parse_float=str)
 
 
 def legacy_outcome(case: Json) -> str:
@@ -101,9 +55,9 @@ def our_tuples(pod: Json, case: Json, family: Family) -> list[tuple[int, int, in
 
 
 def our_tuple(container: Json, family: Family) -> tuple[int, int, int]:
-    if not carries(container, managed_names(family)):
+    if not carries(container, family.managed_names):
         return (0, 0, 0)
-    request = read_request(container, "c", family)
+    request = read_request(container, "c", family, {})
     if request is None or not request.count:
         return (0, 0, 0)
     percent = request.percentage or 100
@@ -152,7 +106,7 @@ def compare(case: Json) -> str | None:
 
 def test_every_request_means_what_it_meant_in_legacy() -> None:
     """Every recorded pod has the legacy outcome, or a difference that a ruling names."""
-    found = Counter(compare(case) for case in cases())
+    found = Counter(compare(case) for case in cases("requests"))
 
     agreed = found.pop(None)
     assert found == DIFFERENCES

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hami_dra.migration import Cards, Family, Json, Migration, Policy, RejectedPod, migrate
-from hami_dra.migration.legacy import managed_names
 from hami_dra.migration.record import ANNOTATION
 
 POLICY = Policy(kubernetes="1.37")
 CARDS = Cards(frozenset({24564, 81920}))
-MANAGED = managed_names(POLICY.families[0])
+MANAGED = POLICY.managed_names
 ANNOTATIONS = tuple(Family().annotations.model_dump().values())
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -192,7 +191,18 @@ def skeleton(expression: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "forged", ["[]", "{", "null", '{"c": 1}', '{"c": {"claims": ["nope"]}}', "[" * 9999]
+    "forged",
+    [
+        "[]",
+        "{",
+        "null",
+        '{"c": 1}',
+        '{"c": {"claims": ["nope"]}}',
+        "[" * 9999,
+        '{"containers": 1}',
+        '{"containers": {"c": {"claims": ["x"]}}}',
+        '{"env": 1, "fields": []}',
+    ],
 )
 def test_a_forged_record_does_not_stop_a_conversion(forged: str) -> None:
     spec = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}
@@ -213,7 +223,7 @@ def test_a_container_injected_later_is_converted_alone() -> None:
     twice = jsonpatch.apply_patch(once, migrate(once, POLICY, CARDS).patch)
 
     assert [entry["name"] for entry in twice["spec"]["resourceClaims"]] == ["gpu-a", "gpu-b"]
-    assert set(json.loads(twice["metadata"]["annotations"][ANNOTATION])) == {"a", "b"}
+    assert set(json.loads(twice["metadata"]["annotations"][ANNOTATION])["containers"]) == {"a", "b"}
 
 
 def test_what_a_limit_range_puts_back_is_stripped_again() -> None:

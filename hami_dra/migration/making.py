@@ -1,0 +1,244 @@
+"""One migration in the making: each container's claims first, then what the whole pod needs."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from hami_dra.migration.claim import Shape, Template, build_template
+from hami_dra.migration.difference import difference
+from hami_dra.migration.edit import PodEdit
+from hami_dra.migration.family import Family
+from hami_dra.migration.hint import choose, lost_hints, wants_empty_card
+from hami_dra.migration.json import Json, as_object
+from hami_dra.migration.legacy import WHOLE, Request, carries, read_request
+from hami_dra.migration.notice import Code, Notice
+from hami_dra.migration.place import Place
+from hami_dra.migration.policy import Policy
+from hami_dra.migration.quantity import QuantityError, parse
+from hami_dra.migration.record import Converted, Record
+from hami_dra.migration.shape import Cards, shape_of
+
+_CORE_POLICY: Final = "GPU_CORE_UTILIZATION_POLICY"
+_LOG_LEVEL: Final = "LIBCUDA_LOG_LEVEL"
+_VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What has to happen to a pod so that it runs on DRA.
+
+    Attributes:
+        patch: RFC 6902 operations on the pod; empty when nothing changes.
+        templates: the templates that must exist in the pod's namespace before the pod does.
+        notices: what a person may want to know.
+    """
+
+    patch: list[Json] = field(default_factory=list)
+    templates: tuple[Template, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A claim that a container got, which others may share."""
+
+    family: Family
+    request: Request
+    entry: str
+
+
+def asked_again(container: Json, names: Iterable[str]) -> list[str]:
+    """Return what came back to a converted container.
+
+    Zero does not count: a LimitRange makes us write it, and it asks for nothing.
+    """
+    resources = as_object(container.get("resources"), "resources")
+    kept = [as_object(resources.get(section), section) for section in ("limits", "requests")]
+    return [n for n in names if any(n in amounts and not _is_zero(amounts[n]) for amounts in kept)]
+
+
+def _is_zero(amount: object) -> bool:
+    try:
+        return parse(amount).nanos == 0
+    except QuantityError:
+        return False
+
+
+class Making:
+    """Collects what becomes of a pod.
+
+    Args:
+        pod: as it was found.
+        policy: what a migration means here.
+        cards: what is known of the cluster's cards.
+        held: managed resources that must stay, as zero.
+        record: what was done to the pod before.
+        notices: what is known of the pod as a whole.
+    """
+
+    def __init__(
+        self,
+        pod: Json,
+        *,
+        policy: Policy,
+        cards: Cards,
+        held: frozenset[str],
+        record: Record,
+        notices: Iterable[Notice],
+    ) -> None:
+        metadata = as_object(pod.get("metadata"), "metadata")
+        self._annotations: Mapping[str, object] = as_object(
+            metadata.get("annotations"), "metadata.annotations"
+        )
+        self._pod = pod
+        self._policy = policy
+        self._cards = cards
+        self._held_names = held
+        self._edit = PodEdit(pod, record)
+        self._claims: list[_Held] = []
+        self._templates: dict[str, Template] = {}
+        self._notices = list(notices)
+        self._families: set[str] = set()
+        self._changed = False
+
+    def convert(self, work: Iterable[Place]) -> None:
+        """Deal with the containers that carry managed resources.
+
+        Those that run to the end come first, because init containers may share their claims.
+        """
+        for place in sorted(work, key=lambda place: place.ends_early):
+            families = [
+                family
+                for family in self._policy.families
+                if carries(place.container, family.managed_names)
+            ]
+            if place.name in self._edit.record.containers:
+                self._strip_again(place, families)
+            else:
+                for family in families:
+                    self._convert(place, family)
+
+    def _strip_again(self, place: Place, families: list[Family]) -> None:
+        """Remove what came back to a converted container, by a LimitRange for example."""
+        names = [name for family in families for name in family.managed_names]
+        back = ", ".join(asked_again(place.container, names))
+        self._edit.strip(place, names, held=self._held_names)
+        self._changed = True
+        self._notice(
+            Code.STRIPPED_AGAIN,
+            f"{place.path}.resources",
+            f"removed {back} again; the container was converted before",
+        )
+
+    def _convert(self, place: Place, family: Family) -> None:
+        if not family.device_class:
+            message = f"the policy names no DeviceClass for {family.name}"
+            self._notice(Code.NOT_CONVERTED, f"{place.path}.resources", message)
+            return
+        request = read_request(place.container, place.path, family, self._annotations)
+        if request is None:
+            message = f"no {family.resources.count} is asked for and the policy adds none"
+            self._notice(Code.NOT_CONVERTED, f"{place.path}.resources", message)
+            return
+        removed = self._edit.strip(place, family.managed_names, held=self._held_names)
+        claims = (self._claim(place, family, request),) if request.count else ()
+        if request.priority is not None:
+            self._edit.set_variable(place, family.priority_variable, str(request.priority))
+        self._notices.extend(request.notices)
+        containers = self._edit.record.containers
+        before = containers.get(place.name, Converted())
+        containers[place.name] = before.extended(claims, removed)
+        self._changed = True
+
+    def _claim(self, place: Place, family: Family, request: Request) -> str:
+        """Give a container its claim, or a share in one that another container will use later."""
+        if place.ends_early:
+            shared = self._claim_that_holds(family, request)
+            if shared is not None:
+                self._edit.use_claim(place, shared.entry)
+                return shared.entry
+            self._notice(Code.INIT_RESERVED, request.path, _reserved(request))
+        template = build_template(self._shape(family, request))
+        self._families.add(family.name)
+        self._templates[template.name] = template
+        name = self._edit.add_claim(place, f"{family.entry_prefix}-{place.name}", template.name)
+        if not place.ends_early:
+            self._claims.append(_Held(family, request, name))
+        return name
+
+    def _claim_that_holds(self, family: Family, request: Request) -> _Held | None:
+        """Find a claim for an init container to use until its container starts (ruling 15).
+
+        Legacy reserved the larger of both, so a need that fits inside costs nothing.
+        """
+        return next(
+            (c for c in self._claims if c.family is family and c.request.holds(request)), None
+        )
+
+    def _shape(self, family: Family, request: Request) -> Shape:
+        hints = self._policy.hints
+        alone = request.cores == WHOLE or wants_empty_card(self._annotations, hints)
+        if alone and not family.capacities.slots and family.count_is_exclusive:
+            message = "the driver publishes no slots, so others may join while memory lasts"
+            self._notice(Code.EXCLUSIVITY_WEAKER, request.path, message)
+        if request.count > 1 and not self._policy.kubernetes:
+            message = f"asks for {request.count} cards in the form of Kubernetes 1.36 and newer"
+            self._notice(Code.KUBERNETES_ASSUMED, request.path, message)
+        return shape_of(
+            request,
+            family,
+            choose(self._annotations, family),
+            alone=alone,
+            repeats_cards=self._policy.repeats_cards,
+            cards=self._cards,
+        )
+
+    def _notice(self, code: Code, path: str, message: str) -> None:
+        self._notices.append(Notice(code, path, message))
+
+    def finish(self, every: Iterable[Place]) -> Migration:
+        """Give the whole pod what its GPU containers need, and return the difference."""
+        if not self._changed:
+            return Migration(notices=tuple(self._notices))
+        for place in every:
+            self._set_variables(place)
+        self._edit.replace_scheduler(self._policy.legacy_schedulers, self._policy.target_scheduler)
+        if self._templates:
+            self._finish_gpu_pod()
+        for path in self._edit.drop_scheduler_marks():
+            self._notice(Code.MARK_DROPPED, path, "removed; HAMi's scheduler wrote it")
+        patch = difference(self._pod, self._edit.finish())
+        return Migration(patch, tuple(self._templates.values()), tuple(self._notices))
+
+    def _set_variables(self, place: Place) -> None:
+        """Hand on what the policy tells the native library, as the legacy webhook did."""
+        policy, record = self._policy, self._edit.record
+        if policy.core_policy not in {"", "default"}:
+            self._edit.set_variable(place, _CORE_POLICY, policy.core_policy)
+        converted = record.containers.get(place.name)
+        if converted is None or not converted.claims:
+            if policy.hide_cards:
+                self._edit.set_variable(place, _VISIBLE, "none")
+        elif policy.log_level:
+            self._edit.set_variable(place, _LOG_LEVEL, policy.log_level)
+
+    def _finish_gpu_pod(self) -> None:
+        """Set the fields that pods with a card get, and tell what they cannot keep."""
+        if self._policy.runtime_class:
+            self._edit.default_runtime_class(self._policy.runtime_class)
+        for family in self._policy.families:
+            if family.name in self._families:
+                self._notices.extend(lost_hints(self._annotations, self._policy.hints, family))
+                if self._policy.add_toleration:
+                    self._edit.add_toleration(family.resources.count)
+
+
+def _reserved(request: Request) -> str:
+    """Say what an init container's own claim costs beyond what legacy reserved (ruling 15)."""
+    memory = "all memory" if request.memory_mib is None else f"{request.memory_mib} MiB"
+    if request.percentage is not None:
+        memory = f"{request.percentage} percent of the memory"
+    return (
+        f"its own {memory} and {request.cores} percent compute of {request.count} card(s) stay"
+        " reserved while the pod lives; HAMi reserved the larger of init and app containers"
+    )
