@@ -91,6 +91,7 @@ async def _in_cluster(settings: Settings) -> None:
             templates=cluster.templates,
             policy=cluster.policy,
             cards=cluster.cards,
+            limits=cluster.limits,
             checks={"certificate": lambda: certificate.is_loaded, **cluster.checks},
         )
         server = Server(

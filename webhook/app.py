@@ -19,7 +19,8 @@ from starlette.requests import ClientDisconnect
 import hami_dra
 from hami_dra.kube.errors import ApiError, UnreachableError
 from hami_dra.kube.templates import TemplateStore
-from hami_dra.migration import Cards, Policy
+from hami_dra.migration import Cards, NamespaceLimits, Policy
+from hami_dra.migration.pod import NO_LIMITS
 from webhook import handlers, review
 from webhook.metrics import Metrics
 from webhook.response import Admitted, Decision
@@ -43,12 +44,14 @@ class Dependencies:
         templates: where templates are kept.
         policy: returns what a migration means here and now.
         cards: returns what is known of the cluster's cards now.
+        limits: returns what the LimitRanges of a namespace insist on now.
         checks: what must hold before reviews are answered, by name.
     """
 
     templates: TemplateStore
     policy: Callable[[], Policy] = Policy
     cards: Callable[[], Cards] = Cards
+    limits: Callable[[str], NamespaceLimits] = lambda _namespace: NO_LIMITS
     checks: Mapping[str, Callable[[], bool]] = field(default_factory=dict)
 
     def missing(self) -> list[str]:
@@ -129,6 +132,7 @@ class _Mutation:
             asked,
             policy=self._needs.policy(),
             cards=self._needs.cards(),
+            limits=self._needs.limits(asked.namespace),
             templates=self._needs.templates,
         )
         entry["decision"] = response.decision

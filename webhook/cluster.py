@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from hami_dra.kube.cards import ClusterCards
+from hami_dra.kube.limits import ClusterLimits
 from hami_dra.kube.session import Session
 from hami_dra.kube.templates import ClusterTemplates
 from hami_dra.kube.version import ServerVersion
-from hami_dra.migration import Cards, Policy
+from hami_dra.migration import Cards, NamespaceLimits, Policy
 
 
 class Cluster:
-    """Templates, card sizes and version of one cluster.
+    """Templates, card sizes, limit ranges and version of one cluster.
 
     Attributes:
         templates: the cluster's templates.
@@ -20,6 +21,7 @@ class Cluster:
     def __init__(self, session: Session, policy: Policy) -> None:
         self.templates = ClusterTemplates(session)
         self._cards = [ClusterCards(session, family.driver) for family in policy.families]
+        self._limits = ClusterLimits(session, policy.managed_names)
         self._version = ServerVersion(session)
         self._policy = policy
 
@@ -29,6 +31,7 @@ class Cluster:
         return {
             "template cache": lambda: self.templates.is_synced,
             "card sizes": lambda: all(cards.is_synced for cards in self._cards),
+            "limit ranges": lambda: self._limits.is_synced,
             "API server version": lambda: self._version.current is not None,
         }
 
@@ -45,8 +48,17 @@ class Cluster:
         sizes = (cards.current().memory_mib for cards in self._cards)
         return Cards(memory_mib=frozenset[int]().union(*sizes))
 
+    def limits(self, namespace: str) -> NamespaceLimits:
+        """Return what the LimitRanges of a namespace insist on now."""
+        return self._limits.current(namespace)
+
     async def run(self) -> None:
         """Keep all of it current until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for follow in (self.templates.run, self._version.run, *(c.run for c in self._cards)):
+            for follow in (
+                self.templates.run,
+                self._limits.run,
+                self._version.run,
+                *(cards.run for cards in self._cards),
+            ):
                 tasks.create_task(follow())

@@ -3,13 +3,18 @@
 import asyncio
 
 from hami_dra.kube.templates import Outcome, TemplateConflict, TemplateStore
-from hami_dra.migration import Cards, Policy, RejectedPod, Template, migrate
+from hami_dra.migration import Cards, NamespaceLimits, Policy, RejectedPod, Template, migrate
 from webhook.response import CONFLICT, Admitted, Refused, Response
 from webhook.review import Request, warnings_of
 
 
 async def mutate(
-    request: Request, *, policy: Policy, cards: Cards, templates: TemplateStore
+    request: Request,
+    *,
+    policy: Policy,
+    cards: Cards,
+    limits: NamespaceLimits,
+    templates: TemplateStore,
 ) -> Response:
     """Migrate a pod that is being created; anything else passes untouched.
 
@@ -22,7 +27,7 @@ async def mutate(
     if not request.creates_pod:
         return Admitted()
     try:
-        migration = migrate(request.object, policy, cards)
+        migration = migrate(request.object, policy, cards, limits=limits)
     except RejectedPod as verdict:
         return Refused(str(verdict))
     needed = () if request.dry_run else migration.templates

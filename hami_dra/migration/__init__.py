@@ -4,6 +4,7 @@ No I/O, no logging, no clock. `migrate` is the only place that knows what a migr
 """
 
 from hami_dra.migration.claim import Template
+from hami_dra.migration.edit import NamespaceLimits
 from hami_dra.migration.family import Family
 from hami_dra.migration.json import Json
 from hami_dra.migration.making import Migration
@@ -18,6 +19,7 @@ __all__ = [
     "Family",
     "Json",
     "Migration",
+    "NamespaceLimits",
     "Notice",
     "Policy",
     "RejectedPod",

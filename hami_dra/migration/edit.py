@@ -1,15 +1,31 @@
 """A copy of a pod in the making. Only what changes is copied; the rest is the same object."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final
 
 from hami_dra.migration import entry
 from hami_dra.migration.json import Json, as_array, as_object
+from hami_dra.migration.notice import RejectedPod
 from hami_dra.migration.place import Place
 from hami_dra.migration.record import ANNOTATION, Record
 
 _SCHEDULER_OWNED: Final = ("hami.io/vgpu-", "hami.io/bind-")
 _SECTIONS: Final = ("limits", "requests")
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceLimits:
+    """Managed resources that the LimitRanges of a namespace insist on (ruling 20).
+
+    Attributes:
+        maximum: those with a maximum. The API server demands that a pod names them, so what is
+            taken from a pod stays there as zero.
+        minimum: those with a minimum above zero, which no converted pod can satisfy.
+    """
+
+    maximum: frozenset[str] = frozenset()
+    minimum: frozenset[str] = frozenset()
 
 
 class PodEdit:
@@ -19,18 +35,18 @@ class PodEdit:
         record: what was done, in this pass and before.
     """
 
-    def __init__(self, pod: Json, record: Record) -> None:
+    def __init__(self, pod: Json, record: Record, limits: NamespaceLimits) -> None:
         self._pod = pod
+        self._limits = limits
         self._spec = dict(as_object(pod.get("spec"), "spec"))
         self._metadata = dict(as_object(pod.get("metadata"), "metadata"))
         self.record = record
 
-    def strip(
-        self, place: Place, names: Collection[str], *, held: frozenset[str]
-    ) -> dict[str, Json]:
+    def strip(self, place: Place, names: Collection[str]) -> dict[str, Json]:
         """Remove resources from a container and return what stood there, by section.
 
-        Held ones become zero instead, because a LimitRange insists that they stand there.
+        Raises:
+            RejectedPod: if a LimitRange demands more than nothing of them.
         """
         container = self._current(place)
         resources = dict(as_object(container.get("resources"), f"{place.path}.resources"))
@@ -39,17 +55,28 @@ class PodEdit:
             amounts = as_object(resources.get(section), f"{place.path}.resources.{section}")
             gone = {name: amounts[name] for name in names if name in amounts}
             if gone:
+                self._check_minimum(gone, f"{place.path}.resources.{section}")
                 removed[section] = gone
                 left = {
                     name: "0" if name in gone else amount
                     for name, amount in amounts.items()
-                    if name not in gone or name in held
+                    if name not in gone or name in self._limits.maximum
                 }
                 resources[section] = left
                 if not left:
                     del resources[section]
         self._replace(place, {**container, "resources": resources})
         return removed
+
+    def _check_minimum(self, gone: Json, path: str) -> None:
+        for name in gone:
+            if name in self._limits.minimum:
+                raise RejectedPod(
+                    f"{path}.{name}",
+                    f"a LimitRange of the namespace sets a minimum of {name}, and a converted"
+                    " container has none, since its claim says it all",
+                    f"remove {name} from the LimitRange's min",
+                )
 
     def add_claim(self, place: Place, wanted: str, template: str) -> str:
         """Give a container a claim made from a template; return the name of the pod's entry."""

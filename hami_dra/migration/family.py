@@ -60,7 +60,7 @@ class AnnotationNames(Record):
     nouse_uuid: Name = "nvidia.com/nouse-gpuuuid"
     """Comma-separated UUIDs; a card must be none of them."""
     mode: Name = "nvidia.com/vgpu-mode"
-    """How the card is to be shared; see `mode` and `migDeviceClass` (ruling 14)."""
+    """How the card is to be shared; see `mode` and `migDeviceClass`."""
     numa_bind: Name = "nvidia.com/numa-bind"
     """A wish to have all cards of a container on one NUMA node, which no claim can say."""
 
@@ -73,8 +73,8 @@ class Capacities(Record):
     cores: str = "cores"
     """Compute, in the unit of `coreUnits`."""
     slots: str = "slots"
-    """Places for tenants, 100 for all of them: our driver (profile `hami-dra`) has it, upstream's
-    (profile `hami`) has not, and then exclusivity is weaker (ruling 4)."""
+    """Places for tenants, 100 for all of them. Our own driver publishes them; upstream's does not:
+    empty there, and exclusivity is weaker."""
     slices: str = ""
     """Slices of a card, for a family whose count means slices."""
 
@@ -113,7 +113,7 @@ class Family(Record):
     empty: under its model."""
     accept_old_type_names: bool = True
     """Match `NVIDIA-NVIDIA L4` too: older releases prefixed every model, and manifests still say
-    so (ruling 12)."""
+    so."""
     model: str = ""
     """Only cards of exactly this model, for chips that share a DeviceClass; empty: any."""
     uuid_attribute: str = "uuid"
@@ -122,7 +122,7 @@ class Family(Record):
     """How the DeviceClass shares its cards; a mode annotation must contain this word. Empty: the
     annotation is ignored."""
     mig_device_class: str = ""
-    """The DeviceClass for pods that accept MIG cards only; empty rejects them (ruling 14)."""
+    """The DeviceClass for pods that accept MIG cards only; empty rejects them."""
     priority_variable: str = "CUDA_TASK_PRIORITY"
     """Environment variable that carries the priority."""
     count_means: Literal["cards", "slices"] = "cards"
@@ -130,7 +130,7 @@ class Family(Record):
     count_multiple: Annotated[int, Field(ge=1)] = 1
     """Cards come in such groups: one becomes a group, other counts must be whole groups."""
     count_is_exclusive: bool = True
-    """Whether a count without memory words means cards that nobody else uses (ruling 4)."""
+    """Whether a count without memory words means cards that nobody else uses."""
     requests_suffice: bool = False
     """Whether amounts under `requests` alone count, as some vendors' webhooks copied them."""
     default_count: Annotated[int, Field(ge=0, le=INT32_MAX)] = 1

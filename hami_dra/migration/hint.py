@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hami_dra.migration.family import Family
+from hami_dra.migration.json import as_array
 from hami_dra.migration.notice import Code, Notice, RejectedPod
+from hami_dra.migration.place import Place
 from hami_dra.migration.policy import HintNames
 from hami_dra.migration.selector import selectors
 from hami_dra.migration.shape import Choice
 
+_DISABLE: Final = "CUDA_DISABLE_CONTROL"
 _MUTEX: Final = "mutex"
 _MIG: Final = "mig"
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})  # Go's strconv.ParseBool
@@ -56,6 +59,13 @@ def lost_hints(
             yield _lost(name, "the scheduler's own scores order the nodes")
     if annotations.get(family.annotations.numa_bind) in _TRUE:
         yield _lost(family.annotations.numa_bind, "cards of several NUMA nodes may be taken")
+
+
+def control_disabled(place: Place) -> bool:
+    """Tell whether a container's environment switches the native library off."""
+    env = as_array(place.container.get("env"), f"{place.path}.env")
+    values = [e.get("value") for e in env if isinstance(e, dict) and e.get("name") == _DISABLE]
+    return bool(values) and values[-1] in _TRUE
 
 
 def _tokens(value: object) -> list[str]:

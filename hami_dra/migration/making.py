@@ -6,9 +6,9 @@ from typing import Final
 
 from hami_dra.migration.claim import Shape, Template, build_template
 from hami_dra.migration.difference import difference
-from hami_dra.migration.edit import PodEdit
+from hami_dra.migration.edit import NamespaceLimits, PodEdit
 from hami_dra.migration.family import Family
-from hami_dra.migration.hint import choose, lost_hints, wants_empty_card
+from hami_dra.migration.hint import choose, control_disabled, lost_hints, wants_empty_card
 from hami_dra.migration.json import Json, as_object
 from hami_dra.migration.legacy import WHOLE, Request, carries, read_request
 from hami_dra.migration.notice import Code, Notice
@@ -71,7 +71,7 @@ class Making:
         pod: as it was found.
         policy: what a migration means here.
         cards: what is known of the cluster's cards.
-        held: managed resources that must stay, as zero.
+        limits: what the namespace's LimitRanges insist on.
         record: what was done to the pod before.
         notices: what is known of the pod as a whole.
     """
@@ -82,7 +82,7 @@ class Making:
         *,
         policy: Policy,
         cards: Cards,
-        held: frozenset[str],
+        limits: NamespaceLimits,
         record: Record,
         notices: Iterable[Notice],
     ) -> None:
@@ -93,8 +93,7 @@ class Making:
         self._pod = pod
         self._policy = policy
         self._cards = cards
-        self._held_names = held
-        self._edit = PodEdit(pod, record)
+        self._edit = PodEdit(pod, record, limits)
         self._claims: list[_Held] = []
         self._templates: dict[str, Template] = {}
         self._notices = list(notices)
@@ -122,7 +121,7 @@ class Making:
         """Remove what came back to a converted container, by a LimitRange for example."""
         names = [name for family in families for name in family.managed_names]
         back = ", ".join(asked_again(place.container, names))
-        self._edit.strip(place, names, held=self._held_names)
+        self._edit.strip(place, names)
         self._changed = True
         self._notice(
             Code.STRIPPED_AGAIN,
@@ -140,11 +139,14 @@ class Making:
             message = f"no {family.resources.count} is asked for and the policy adds none"
             self._notice(Code.NOT_CONVERTED, f"{place.path}.resources", message)
             return
-        removed = self._edit.strip(place, family.managed_names, held=self._held_names)
+        removed = self._edit.strip(place, family.managed_names)
         claims = (self._claim(place, family, request),) if request.count else ()
         if request.priority is not None:
             self._edit.set_variable(place, family.priority_variable, str(request.priority))
         self._notices.extend(request.notices)
+        if claims and control_disabled(place):
+            message = "CUDA_DISABLE_CONTROL switches the container's own limits off"
+            self._notice(Code.CONTROL_DISABLED, f"{place.path}.env", message)
         containers = self._edit.record.containers
         before = containers.get(place.name, Converted())
         containers[place.name] = before.extended(claims, removed)
@@ -238,7 +240,8 @@ def _reserved(request: Request) -> str:
     memory = "all memory" if request.memory_mib is None else f"{request.memory_mib} MiB"
     if request.percentage is not None:
         memory = f"{request.percentage} percent of the memory"
+    cards = "1 card" if request.count == 1 else f"{request.count} cards"
     return (
-        f"its own {memory} and {request.cores} percent compute of {request.count} card(s) stay"
-        " reserved while the pod lives; HAMi reserved the larger of init and app containers"
+        f"{memory} and {request.cores} percent of {cards} stay reserved for it while the pod lives;"
+        " HAMi reserved the larger of init and app containers"
     )

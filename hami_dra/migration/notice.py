@@ -10,6 +10,8 @@ from enum import StrEnum
 class Code(StrEnum):
     """The stable code of a notice."""
 
+    CONTROL_DISABLED = "ControlDisabled"
+    """The container's environment switches its own limits off (V60)."""
     CORES_CLAMPED = "CoresClamped"
     """More than 100 percent of a card's compute became 100 (ruling 5)."""
     EXCLUSIVITY_WEAKER = "ExclusivityWeaker"

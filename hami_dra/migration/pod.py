@@ -6,6 +6,7 @@ The pod is edited as a whole and the patch is the difference, so no JSON pointer
 from typing import Final
 
 from hami_dra.migration import record
+from hami_dra.migration.edit import NamespaceLimits
 from hami_dra.migration.json import Json, as_object
 from hami_dra.migration.legacy import carries
 from hami_dra.migration.making import Making, Migration, asked_again
@@ -24,9 +25,12 @@ OPT_OUT_LABEL: Final = "hami.io/webhook"
 OPT_OUT_VALUE: Final = "ignore"
 """The value of the opt-out label that counts."""
 
+NO_LIMITS: Final = NamespaceLimits()
+"""A namespace without LimitRanges on managed resources."""
+
 
 def migrate(
-    pod: Json, policy: Policy, cards: Cards, *, held: frozenset[str] = frozenset()
+    pod: Json, policy: Policy, cards: Cards, *, limits: NamespaceLimits = NO_LIMITS
 ) -> Migration:
     """Work out how a pod with legacy GPU resources becomes a pod with claims.
 
@@ -34,8 +38,7 @@ def migrate(
         pod: the pod, or a workload's pod template, as JSON; never changed.
         policy: what a migration means here.
         cards: what is known of the cluster's cards.
-        held: managed resources for which a LimitRange of the namespace sets a maximum. The API
-            server insists that they stand in the pod, so they are written as zero (ruling 20).
+        limits: what the LimitRanges of the pod's namespace insist on (ruling 20).
 
     Returns:
         The patch, the templates that it refers to, and notices. Nothing for a pod that is not ours.
@@ -54,7 +57,7 @@ def migrate(
     if not work:
         return Migration()
     notices = _check_pod(pod, every, policy) if _asks_for_cards(work, policy) else ()
-    making = Making(pod, policy=policy, cards=cards, held=held, record=done, notices=notices)
+    making = Making(pod, policy=policy, cards=cards, limits=limits, record=done, notices=notices)
     making.convert(work)
     return making.finish(every)
 

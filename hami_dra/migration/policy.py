@@ -4,9 +4,9 @@ Where a process runs (ports, paths, kubeconfig) is Settings and lives in the she
 """
 
 from functools import cached_property
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from hami_dra.migration.family import Family, Name, Record
 from hami_dra.migration.json import Json
@@ -43,7 +43,7 @@ def _merged(base: Json, above: Json) -> Json:
 
 
 class HintNames(Record):
-    """Annotations that steer HAMi's scheduler; an empty name switches one off (ruling 14)."""
+    """Annotations that steer HAMi's scheduler; an empty name switches one off."""
 
     gpu_policy: Name = "hami.io/gpu-scheduler-policy"
     """Order of cards on a node, which no claim can say, except `mutex`: an empty card."""
@@ -63,17 +63,17 @@ class Policy(Record):
     """Annotations that are understood but cannot all be kept."""
     kubernetes: Annotated[str, Field(pattern=r"^([0-9]+\.[0-9]+)?$")] = ""
     """Version of the API server and scheduler, `major.minor`: before 1.36 several cards a container
-    need another form of claim (ruling 10). Empty means not known, and the newest form is used."""
+    need another form of claim. Empty means not known, and the newest form is used."""
     legacy_schedulers: tuple[str, ...] = ("hami-scheduler",)
-    """Values of schedulerName that meant HAMi's scheduler (ruling 17)."""
+    """Values of schedulerName that meant HAMi's scheduler."""
     target_scheduler: str = ""
     """What replaces them; empty removes the field, which means the cluster's default scheduler."""
     privileged: Literal["reject", "warn"] = "reject"
     """What happens to a GPU pod with a privileged container, which sees every card of its node and
-    so escapes any share; legacy refused it (ruling 16)."""
+    so escapes any share; legacy refused it."""
     add_toleration: bool = False
     """Whether GPU pods get a toleration of the taint `<count resource>: Exists`, as clusters with
-    the admission plugin ExtendedResourceToleration gave them (ruling 18)."""
+    the admission plugin ExtendedResourceToleration gave them."""
     runtime_class: str = ""
     """RuntimeClass of GPU pods that name none; empty for none, since CDI needs none."""
     core_policy: Literal["", "default", "force", "disable"] = ""
@@ -84,6 +84,18 @@ class Policy(Record):
     hide_cards: bool = False
     """HAMi's overwriteEnv: whether the other containers of a GPU pod get NVIDIA_VISIBLE_DEVICES set
     to `none`, for nodes whose default runtime shows every card to images that ask for it."""
+
+    @model_validator(mode="after")
+    def _claim_each_name_once(self) -> Self:
+        owners: dict[str, str] = {}
+        for family in self.families:
+            for name in family.managed_names:
+                if owners.setdefault(name, family.name) != family.name:
+                    raise ValueError(
+                        f"found {name} in the families {owners[name]} and {family.name},"
+                        " expected each resource in one"
+                    )
+        return self
 
     @cached_property
     def managed_names(self) -> tuple[str, ...]:

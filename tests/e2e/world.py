@@ -72,6 +72,17 @@ class World:
 
         until(known, what=f"the webhook knows {memory_mib}", tolerate=(ApiError,))
 
+    def await_limit_range(self, name: str) -> None:
+        """Wait until the API server's own admission heeds a LimitRange with a default."""
+
+        def heeded() -> bool:
+            plain = pod("probe", {"cpu": 1})
+            query = {"dryRun": "All"}
+            shown = self.scene.api.create("pods", plain, namespace=self.namespace, query=query)
+            return "kubernetes.io/limit-ranger" in shown["metadata"].get("annotations", {})
+
+        until(heeded, what=f"the LimitRange {name} is heeded", tolerate=(ApiError,))
+
     def pod(self, name: str) -> Json:
         """Return a pod."""
         return self.scene.api.get("pods", name, namespace=self.namespace)

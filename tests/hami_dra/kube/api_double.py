@@ -20,7 +20,9 @@ API = "/apis/resource.k8s.io/v1"
 TEMPLATES = f"{API}/resourceclaimtemplates"
 SLICES = f"{API}/resourceslices"
 
-_KINDS = {"resourceclaimtemplates", "resourceslices"}
+LIMITS = "/api/v1/limitranges"
+
+_KINDS = {"limitranges", "resourceclaimtemplates", "resourceslices"}
 
 
 class ApiDouble:
@@ -126,7 +128,7 @@ class ApiDouble:
         return await self._route(request, watching=watching)
 
     async def _route(self, request: web.BaseRequest, *, watching: bool) -> web.StreamResponse:
-        parts = request.path.removeprefix(f"{API}/").split("/")
+        parts = request.path.removeprefix(f"{API}/").removeprefix("/api/v1/").split("/")
         namespace = parts[1] if parts[0] == "namespaces" else ""
         kind, *rest = parts[2:] if namespace else parts
         if kind not in _KINDS:

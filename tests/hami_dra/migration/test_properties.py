@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hami_dra.migration import Cards, Family, Json, Migration, Policy, RejectedPod, migrate
+from hami_dra.migration import (
+    Cards,
+    Family,
+    Json,
+    Migration,
+    NamespaceLimits,
+    Policy,
+    RejectedPod,
+    migrate,
+)
 from hami_dra.migration.record import ANNOTATION
 
 POLICY = Policy(kubernetes="1.37")
@@ -245,9 +254,17 @@ def test_what_a_limit_range_puts_back_is_stripped_again() -> None:
 
 def test_what_a_limit_range_holds_is_written_as_zero() -> None:
     pod = {"spec": {"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}
-    held = frozenset({"nvidia.com/gpu"})
+    limits = NamespaceLimits(maximum=frozenset({"nvidia.com/gpu"}))
 
-    once = jsonpatch.apply_patch(pod, migrate(pod, POLICY, CARDS, held=held).patch)
+    once = jsonpatch.apply_patch(pod, migrate(pod, POLICY, CARDS, limits=limits).patch)
 
     assert once["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "0"}
-    assert migrate(once, POLICY, CARDS, held=held).patch == []
+    assert migrate(once, POLICY, CARDS, limits=limits).patch == []
+
+
+def test_what_a_limit_range_demands_cannot_be_stripped() -> None:
+    pod = {"spec": {"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}
+    limits = NamespaceLimits(minimum=frozenset({"nvidia.com/gpu"}))
+
+    with pytest.raises(RejectedPod, match="from the LimitRange's min"):
+        migrate(pod, POLICY, CARDS, limits=limits)
