@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 REQUIREMENTS := .ci/requirements/dev.txt
 PACKAGES := hami_dra webhook certs
+OTHER_VERSIONS := 1.36 1.35 1.34
 
 # Bash with pipefail, so that a failing command in a pipe fails its target.
 SHELL := /bin/bash
@@ -40,6 +41,23 @@ test: $(STAMP) ## Run every test, those on the real control plane included.
 .PHONY: test-fast
 test-fast: $(STAMP) ## Run the tests that need no cluster.
 	@$(BIN)/pytest -m "not cluster"
+
+.PHONY: test-matrix
+test-matrix: $(STAMP) ## Run the tests on a real control plane on other versions of Kubernetes (builds each once).
+	@for version in $(OTHER_VERSIONS); do \
+		echo "Kubernetes $$version"; \
+		$(BIN)/python -m hami_dra.lab build --version $$version; \
+		$(BIN)/pytest -m cluster --kube-version $$version; \
+	done
+
+.PHONY: add-version
+add-version: $(STAMP) ## Write the module files of a version of Kubernetes: make add-version VERSION=1.36.3.
+	@$(BIN)/python tests/cluster/add_version.py "$(VERSION)"
+
+.PHONY: bench
+bench: $(STAMP) ## Measure migrations, as ratios in one run.
+	@$(BIN)/pytest tests/bench -o python_files="bench_*.py" -o python_functions="bench_*" -p no:randomly -s \
+		--timeout=0 --benchmark-columns=median,iqr,rounds --benchmark-sort=name
 
 .PHONY: check
 check: $(STAMP) ## Lint, check types and architecture; changes nothing.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from hami_dra.lab import webhook
+from hami_dra.lab import modules, webhook
 from hami_dra.lab.demo import NODES
 from hami_dra.lab.failure import KubectlError
 from hami_dra.lab.nodes import add_node
@@ -106,12 +106,15 @@ def test_without_the_webhook_gpu_pods_are_refused_and_others_are_not(world: Worl
     assert "resourceClaims" in world.pod("gpu")["spec"]
 
 
-def convert(*files: Path) -> str:
-    """Run the CLI as a user would."""
+def convert(*files: Path, kubernetes: str) -> str:
+    """Run the CLI as a user of a version of Kubernetes would."""
     program = Path(sys.executable).with_name("hami-dra")
     arguments = [argument for file in files for argument in ("-f", str(file))]
     done = subprocess.run(
-        [program, "convert", *arguments], check=True, capture_output=True, text=True
+        [program, "convert", "--kube-version", kubernetes, *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     return done.stdout
 
@@ -145,7 +148,7 @@ def test_the_cli_and_the_webhook_lead_to_the_same_allocation(world: World) -> No
     world.kubectl("delete", "resourceclaimtemplates", "--all")
     webhook.unregister(world.scene.api)
     try:
-        world.apply(convert(*files))
+        world.apply(convert(*files, kubernetes=modules.minor(world.scene.cluster.version)))
         world.await_all_scheduled(8)
         without_webhook = outcome(world)
     finally:
@@ -162,7 +165,7 @@ def test_every_template_of_the_golden_cases_is_accepted_by_the_api_server(world:
         for expected in sorted(CASES.glob("*/expected.yaml"))
         for document in YAML(typ="safe").load_all(expected)
     ]
-    templates = [each for each in documents if each["kind"] == "ResourceClaimTemplate"]
+    templates = [each for each in documents if each.get("kind") == "ResourceClaimTemplate"]
 
     manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": templates})
     world.kubectl("create", "--dry-run=server", "-f", "-", stdin=manifest)
