@@ -4,9 +4,11 @@ Why our own: a migration copies only what it changes, so two parts that are the 
 look inside. A general diff has to look, which takes many times as long for a large pod.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from hami_dra.migration.json import Json
+
+_MISSING: Final = object()
 
 
 def difference(before: Json, after: Json) -> list[Json]:
@@ -34,14 +36,19 @@ def _compare(before: Any, after: Any, path: str, out: list[Json]) -> None:  # no
 
 
 def _compare_objects(before: Json, after: Json, path: str, out: list[Json]) -> None:
+    kept = 0
     for key, value in before.items():
-        if key not in after:
+        now = after.get(key, _MISSING)
+        if now is _MISSING:
             out.append({"op": "remove", "path": f"{path}/{_escaped(key)}"})
-        elif value is not after[key]:
-            _compare(value, after[key], f"{path}/{_escaped(key)}", out)
-    for key, value in after.items():
-        if key not in before:
-            out.append({"op": "add", "path": f"{path}/{_escaped(key)}", "value": value})
+            continue
+        kept += 1
+        if now is not value:
+            _compare(value, now, f"{path}/{_escaped(key)}", out)
+    if kept < len(after):
+        for key, value in after.items():
+            if key not in before:
+                out.append({"op": "add", "path": f"{path}/{_escaped(key)}", "value": value})
 
 
 def _compare_lists(before: list[Any], after: list[Any], path: str, out: list[Json]) -> None:
@@ -52,4 +59,5 @@ def _compare_lists(before: list[Any], after: list[Any], path: str, out: list[Jso
 
 
 def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
+    # Nearly all keys are plain names.
+    return key if key.isidentifier() else key.replace("~", "~0").replace("/", "~1")

@@ -40,6 +40,7 @@ class PodEdit:
         self._limits = limits
         self._spec = dict(as_object(pod.get("spec"), "spec"))
         self._metadata = dict(as_object(pod.get("metadata"), "metadata"))
+        self._own: dict[str, Json] = {}
         self.record = record
 
     def strip(self, place: Place, names: Collection[str]) -> dict[str, Json]:
@@ -48,8 +49,7 @@ class PodEdit:
         Raises:
             RejectedPod: if a LimitRange demands more than nothing of them.
         """
-        container = self._current(place)
-        resources = dict(as_object(container.get("resources"), f"{place.path}.resources"))
+        resources = self._own_resources(place)
         removed: dict[str, Json] = {}
         for section in _SECTIONS:
             amounts = as_object(resources.get(section), f"{place.path}.resources.{section}")
@@ -57,16 +57,20 @@ class PodEdit:
             if gone:
                 self._check_minimum(gone, f"{place.path}.resources.{section}")
                 removed[section] = gone
-                left = {
-                    name: "0" if name in gone else amount
-                    for name, amount in amounts.items()
-                    if name not in gone or name in self._limits.maximum
-                }
-                resources[section] = left
-                if not left:
+                left = self._left(amounts, gone)
+                if left:
+                    resources[section] = left
+                else:
                     del resources[section]
-        self._replace(place, {**container, "resources": resources})
         return removed
+
+    def _left(self, amounts: Json, gone: Json) -> Json:
+        """Return the amounts that stay; where a maximum is set, what is gone stays as zero."""
+        return {
+            name: "0" if name in gone else amount
+            for name, amount in amounts.items()
+            if name not in gone or name in self._limits.maximum
+        }
 
     def _check_minimum(self, gone: Json, path: str) -> None:
         for name in gone:
@@ -90,20 +94,17 @@ class PodEdit:
 
     def use_claim(self, place: Place, name: str) -> None:
         """Let a container use an entry of the pod."""
-        container = self._current(place)
-        resources = as_object(container.get("resources"), f"{place.path}.resources")
+        resources = self._own_resources(place)
         claims = as_array(resources.get("claims"), f"{place.path}.resources.claims")
-        resources = {**resources, "claims": [*claims, {"name": name}]}
-        self._replace(place, {**container, "resources": resources})
+        resources["claims"] = [*claims, {"name": name}]
 
     def set_variable(self, place: Place, name: str, value: str) -> None:
         """Append an environment variable; the last of one name wins, as in legacy (ruling 11)."""
-        container = self._current(place)
-        env = as_array(container.get("env"), f"{place.path}.env")
+        env = as_array(self._current(place).get("env"), f"{place.path}.env")
         variable = {"name": name, "value": value}
         last = [each for each in env if isinstance(each, dict) and each.get("name") == name][-1:]
         if last != [variable]:
-            self._replace(place, {**container, "env": [*env, variable]})
+            self._own_container(place)["env"] = [*env, variable]
             self.record.variables.setdefault(place.name, []).append(name)
 
     def replace_scheduler(self, legacy: Collection[str], target: str) -> None:
@@ -147,10 +148,23 @@ class PodEdit:
         return {**self._pod, "metadata": metadata, "spec": self._spec}
 
     def _current(self, place: Place) -> Json:
-        container: Json = self._spec[place.kind][place.index]
+        return self._own.get(place.path, place.container)
+
+    def _own_container(self, place: Place) -> Json:
+        """Return the container's copy, which is in the edited pod and may be changed."""
+        container = self._own.get(place.path)
+        if container is None:
+            if self._spec[place.kind] is place.siblings:
+                self._spec[place.kind] = list(place.siblings)
+            container = self._spec[place.kind][place.index] = dict(place.container)
+            self._own[place.path] = container
         return container
 
-    def _replace(self, place: Place, container: Json) -> None:
-        if self._spec[place.kind] is place.siblings:
-            self._spec[place.kind] = list(place.siblings)
-        self._spec[place.kind][place.index] = container
+    def _own_resources(self, place: Place) -> Json:
+        """Return the resources of the container's copy, a copy too."""
+        container = self._own_container(place)
+        found = container.get("resources")
+        if found is place.container.get("resources"):
+            container["resources"] = dict(as_object(found, f"{place.path}.resources"))
+        resources: Json = container["resources"]
+        return resources

@@ -6,8 +6,9 @@ Reads only; never writes.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, NoReturn
 
 from hami_dra.migration.family import INT32_MAX, Family, ResourceNames
 from hami_dra.migration.json import Json
@@ -101,38 +102,71 @@ def read_request(
     Raises:
         RejectedPod: for what the API server or legacy would refuse, or would never run.
     """
-    amounts = _read_amounts(container, f"{path}.resources", family)
-    _check_percentage(amounts, family.resources)
-    limits = _with_defaults(amounts, family)
-    _check_as_api_server(amounts, limits)
-    if family.resources.count not in limits:
-        return _only_priority(amounts, family.resources)
-    return _parse(f"{amounts.path}.limits", limits, family, annotations)
-
-
-def _read_amounts(container: Json, path: str, family: Family) -> _Amounts:
+    path = f"{path}.resources"
     resources = container["resources"]
     limits, requests = (
-        _read_section(resources.get(section), f"{path}.{section}", family) for section in _SECTIONS
+        _texts(resources.get(section), f"{path}.{section}", family) for section in _SECTIONS
+    )
+    needed = family.cores_require
+    granted = needed is None or annotations.get(needed.name) == needed.value
+    return _read(limits, requests, path, family, granted)
+
+
+def _texts(written: object, path: str, family: Family) -> tuple[str | None, ...]:
+    """Return the amounts of all managed resources as text, None for those that are not there."""
+    if not isinstance(written, dict):
+        return ()
+    return tuple(
+        _text(written[name], path, name) if name in written else None
+        for name in family.managed_names
+    )
+
+
+def _text(written: object, path: str, name: str) -> str:
+    if isinstance(written, str):
+        return written
+    try:
+        return parse(written).canonical
+    except QuantityError as error:
+        raise RejectedPod(f"{path}.{name}", str(error)) from error
+
+
+# Pods of one workload ask the same, so what was read once is read again and again.
+@lru_cache(maxsize=1024)
+def _read(
+    limits: tuple[str | None, ...],
+    requests: tuple[str | None, ...],
+    path: str,
+    family: Family,
+    cores_granted: bool,  # noqa: FBT001 - a cache wants positions
+) -> Request | None:
+    """Read amounts, given as text in the order of the family's managed names."""
+    amounts = _Amounts(
+        path=path,
+        limits=_quantities(limits, f"{path}.limits", family),
+        requests=_quantities(requests, f"{path}.requests", family),
     )
     if family.requests_suffice:
-        limits = {**requests, **limits}
-    return _Amounts(path=path, limits=limits, requests=requests)
+        amounts = replace(amounts, limits={**amounts.requests, **amounts.limits})
+    _check_percentage(amounts, family.resources)
+    effective = _with_defaults(amounts, family)
+    _check_as_api_server(amounts, effective)
+    if family.resources.count not in effective:
+        return _only_priority(amounts, family.resources)
+    return _parse(f"{path}.limits", effective, family, cores_granted=cores_granted)
 
 
-def _read_section(written: object, path: str, family: Family) -> dict[str, Quantity]:
-    if not isinstance(written, dict):
-        return {}
+def _quantities(texts: tuple[str | None, ...], path: str, family: Family) -> dict[str, Quantity]:
     return {
-        name: _read_amount(written[name], path, name)
-        for name in family.managed_names
-        if name in written
+        name: _quantity(text, path, name)
+        for name, text in zip(family.managed_names, texts, strict=False)
+        if text is not None
     }
 
 
-def _read_amount(written: object, path: str, name: str) -> Quantity:
+def _quantity(text: str, path: str, name: str) -> Quantity:
     try:
-        return parse(written)
+        return parse(text)
     except QuantityError as error:
         raise RejectedPod(f"{path}.{name}", str(error)) from error
 
@@ -217,7 +251,8 @@ def _parse(
     path: str,
     limits: Mapping[str, Quantity],
     family: Family,
-    annotations: Mapping[str, object],
+    *,
+    cores_granted: bool,
 ) -> Request:
     """Turn checked amounts into meaning, as the legacy parser and its placement do together."""
     names = family.resources
@@ -228,7 +263,8 @@ def _parse(
     slices = count if family.count_means == "slices" else 0
     memory = memory_of(path, limits, family)
     cores = _int32(path, names.cores, limits)
-    _check_cores_allowed(path, cores, family, annotations)
+    if cores and not cores_granted:
+        _refuse_cores(path, cores, family)
     percent, clamped = _cores(path, cores, family)
     cards = 1 if slices else _grouped(path, count, family)
     if memory.is_step and cards > 1:
@@ -263,17 +299,15 @@ def _grouped(path: str, count: int, family: Family) -> int:
     return count
 
 
-def _check_cores_allowed(
-    path: str, cores: int | None, family: Family, annotations: Mapping[str, object]
-) -> None:
+def _refuse_cores(path: str, cores: int, family: Family) -> NoReturn:
     """Refuse cores that a vendor grants only beside an annotation."""
     needed = family.cores_require
-    if cores and needed and annotations.get(needed.name) != needed.value:
-        raise RejectedPod(
-            f"{path}.{family.resources.cores}",
-            f"found {cores} without the annotation {needed.name}: {needed.value}",
-            "add the annotation, or drop the cores",
-        )
+    words = f"{needed.name}: {needed.value}" if needed else ""
+    raise RejectedPod(
+        f"{path}.{family.resources.cores}",
+        f"found {cores} without the annotation {words}",
+        "add the annotation, or drop the cores",
+    )
 
 
 def _cores(path: str, cores: int | None, family: Family) -> tuple[int, tuple[Notice, ...]]:

@@ -21,17 +21,14 @@ class Place:
         index: its position there.
         container: the container as it was found.
         siblings: the list as it was found.
+        path: the container's path in the pod.
     """
 
     kind: str
     index: int
     container: Json
     siblings: list[Any]
-
-    @property
-    def path(self) -> str:
-        """Return the container's path in the pod."""
-        return f"spec.{self.kind}[{self.index}]"
+    path: str
 
     @property
     def name(self) -> str:
@@ -62,7 +59,8 @@ def places(pod: Json) -> list[Place]:
     for kind in _LISTS:
         siblings = as_array(spec.get(kind), f"spec.{kind}")
         for index, container in enumerate(siblings):
+            path = f"spec.{kind}[{index}]"
             if not isinstance(container, dict):
-                as_object(container or "", f"spec.{kind}[{index}]")
-            found.append(Place(kind, index, container, siblings))
+                as_object(container or "", path)
+            found.append(Place(kind, index, container, siblings, path))
     return found

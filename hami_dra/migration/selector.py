@@ -34,12 +34,13 @@ def selectors(annotations: Mapping[str, object], family: Family) -> tuple[str, .
     """
     names = family.annotations
     every = (names.use_type, names.nouse_type, names.use_uuid, names.nouse_uuid)
-    return _selectors(tuple(_text(annotations, name) for name in every), family)
+    texts = tuple(_text(annotations, n) if n in annotations else "" for n in every)
+    return _selectors(texts, family)
 
 
 def _text(annotations: Mapping[str, object], name: str) -> str:
-    """Return what an annotation says; nothing at all where it is missing or blank."""
-    value = annotations.get(name, "")
+    """Return what an annotation says; nothing at all where it is blank."""
+    value = annotations[name]
     if not isinstance(value, str):
         path = f"metadata.annotations[{name}]"
         raise RejectedPod(path, f"found {type(value).__name__}, expected text")

@@ -1,6 +1,7 @@
 """Decide the shape of a claim: what a container means, in the words of its family's driver."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from hami_dra.migration.claim import MOST_CARDS, MOST_SIZES, Shape
@@ -37,6 +38,8 @@ class Choice:
     is_mig: bool = False
 
 
+# Pods of one workload mean the same; more different ones than a cluster has are forgotten.
+@lru_cache(maxsize=1024)
 def shape_of(
     request: Request,
     family: Family,
