@@ -26,6 +26,8 @@ _ROOTS: Final = {
     "replicasets": "/apis/apps/v1",
     "jobs": "/apis/batch/v1",
     "mutatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1",
+    "validatingadmissionpolicies": "/apis/admissionregistration.k8s.io/v1",
+    "validatingadmissionpolicybindings": "/apis/admissionregistration.k8s.io/v1",
     "deviceclasses": "/apis/resource.k8s.io/v1",
     "resourceclaims": "/apis/resource.k8s.io/v1",
     "resourceclaimtemplates": "/apis/resource.k8s.io/v1",

@@ -55,6 +55,7 @@ def scene(
         say("starting and registering the webhook")
         running = webhook.start(cluster)
         webhook.register(api, running)
+        webhook.register_guard(api)
         webhook.await_registered(api, "default")
         yield Scene(cluster, api, running)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hami_dra.kube.errors import ApiError
 from hami_dra.lab import pki
 from hami_dra.lab.api import Api
 from hami_dra.lab.cluster import Cluster
@@ -20,8 +21,16 @@ from hami_dra.lab.process import Process
 from hami_dra.lab.readiness import is_ok
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json, Policy
-from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE, webhook_configuration
+from hami_dra.migration.registration import (
+    GUARD_NAME,
+    NAME,
+    SYSTEM_NAMESPACE,
+    guard,
+    webhook_configuration,
+)
 
+_GUARDS: Final = "validatingadmissionpolicies"
+_BINDINGS: Final = "validatingadmissionpolicybindings"
 _CONFIGURATIONS: Final = "mutatingwebhookconfigurations"
 _TOKEN_LIFETIME: Final = "24h"  # noqa: S105 - a duration
 
@@ -92,6 +101,19 @@ def unregister(api: Api) -> None:
     api.delete(_CONFIGURATIONS, NAME)
 
 
+def register_guard(api: Api, policy: Policy | None = None) -> None:
+    """Have the API server refuse pods that came past the webhook."""
+    admission, binding = guard(policy or Policy())
+    api.create(_GUARDS, admission)
+    api.create(_BINDINGS, binding)
+
+
+def unregister_guard(api: Api) -> None:
+    """Take the guard back."""
+    api.delete(_BINDINGS, GUARD_NAME)
+    api.delete(_GUARDS, GUARD_NAME)
+
+
 def await_registered(api: Api, namespace: str) -> None:
     """Wait until the API server heeds the registration, which takes it a moment.
 
@@ -105,7 +127,8 @@ def await_registered(api: Api, namespace: str) -> None:
         seen = api.create("pods", pod, namespace=namespace, query={"dryRun": "All"})
         return "resourceClaims" in seen["spec"]
 
-    until(is_heeded, what="the API server calls the webhook")
+    # Until then the guard refuses the pod.
+    until(is_heeded, what="the API server calls the webhook", tolerate=(ApiError,))
 
 
 def _token(cluster: Cluster) -> str:

@@ -14,6 +14,9 @@ from hami_dra.migration.policy import Policy
 NAME: Final = "hami-dra-webhook"
 """Name of the configuration, the Service, the ServiceAccount and the roles of the webhook."""
 
+GUARD_NAME: Final = "hami-dra-guard"
+"""Name of the guard and its binding."""
+
 SYSTEM_NAMESPACE: Final = "hami-dra-system"
 """Where our own pods run; excluded, so that we never wait for ourselves."""
 
@@ -21,21 +24,10 @@ _TIMEOUT_S: Final = 5  # a first template costs one API write, well under a seco
 
 
 def match_conditions(policy: Policy) -> list[Json]:
-    """Return CEL conditions that only pods with something to convert satisfy.
-
-    Families without a DeviceClass are left alone, so their pods must not depend on us either.
-    Zero does not count: a LimitRange makes us write it (ruling 20), and it asks for nothing.
-    """
-    converted = (family for family in policy.families if family.device_class)
-    names = sorted({name for family in converted for name in family.managed_names})
-    asks = (
-        "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,"
-        " [c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})].exists(amounts,"
-        f' amounts.exists(name, name in {json.dumps(names)} && amounts[name] != "0")))'
-    )
+    """Return CEL conditions that only pods with something to convert satisfy."""
     mirror = f'!("{MIRROR_ANNOTATION}" in object.metadata.?annotations.orValue({{}}))'
     return [
-        {"name": "asks-for-legacy-gpu-resources", "expression": asks},
+        {"name": "asks-for-legacy-gpu-resources", "expression": _asks(policy)},
         {"name": "is-no-mirror-pod", "expression": mirror},
     ]
 
@@ -47,10 +39,6 @@ def webhook_configuration(policy: Policy, client_config: Json) -> Json:
         policy: names the resources that make a pod ours.
         client_config: `url` or `service`, and `caBundle`, as the API takes them.
     """
-    opted_in = {"key": OPT_OUT_LABEL, "operator": "NotIn", "values": [OPT_OUT_VALUE]}
-    excluded = ["kube-system", SYSTEM_NAMESPACE]
-    elsewhere = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}
-    pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "scope": "Namespaced"}
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
@@ -62,12 +50,75 @@ def webhook_configuration(policy: Policy, client_config: Json) -> Json:
                 "clientConfig": client_config,
                 "failurePolicy": "Fail",
                 "matchConditions": match_conditions(policy),
-                "namespaceSelector": {"matchExpressions": [elsewhere, opted_in]},
-                "objectSelector": {"matchExpressions": [opted_in]},
                 "reinvocationPolicy": "IfNeeded",
-                "rules": [{**pods, "operations": ["CREATE"]}],
                 "sideEffects": "NoneOnDryRun",
                 "timeoutSeconds": _TIMEOUT_S,
+                **_where(rules="rules"),
             },
         ],
+    }
+
+
+def guard(policy: Policy) -> tuple[Json, Json]:
+    """Return a ValidatingAdmissionPolicy and its binding: nothing slips through half-migrated.
+
+    It runs inside the API server and needs no webhook (ruling 27). It catches what another webhook
+    puts into a pod after ours, which is not called a first time in the second round, and every pod
+    that asks for a card while our webhook is not registered.
+    """
+    conditions = match_conditions(policy)
+    labels = {"app.kubernetes.io/name": NAME}
+    message = (
+        "the pod still asks for GPU resources that hami-dra converts: its webhook is not"
+        " registered, or another webhook added them after it. Register it before that one, or"
+        f" leave the pod alone with the label {OPT_OUT_LABEL}: {OPT_OUT_VALUE} on it or its"
+        " namespace"
+    )
+    admission: Json = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": GUARD_NAME, "labels": labels},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConditions": conditions[1:],
+            "matchConstraints": _where(rules="resourceRules"),
+            "validations": [
+                {"expression": f"!({conditions[0]['expression']})", "message": message}
+            ],
+        },
+    }
+    binding: Json = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": GUARD_NAME, "labels": labels},
+        "spec": {"policyName": GUARD_NAME, "validationActions": ["Deny"]},
+    }
+    return admission, binding
+
+
+def _asks(policy: Policy) -> str:
+    """Return the CEL condition "a container asks for a resource that we convert".
+
+    Families without a DeviceClass are left alone, so their pods must not depend on us either.
+    Zero does not count: a LimitRange makes us write it (ruling 20), and it asks for nothing.
+    """
+    converted = (family for family in policy.families if family.device_class)
+    names = sorted({name for family in converted for name in family.managed_names})
+    return (
+        "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,"
+        " [c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})].exists(amounts,"
+        f' amounts.exists(name, name in {json.dumps(names)} && amounts[name] != "0")))'
+    )
+
+
+def _where(*, rules: str) -> Json:
+    """Return the pods that webhook and guard look at, under the name that each has for rules."""
+    opted_in = {"key": OPT_OUT_LABEL, "operator": "NotIn", "values": [OPT_OUT_VALUE]}
+    excluded = ["kube-system", SYSTEM_NAMESPACE]
+    elsewhere = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "scope": "Namespaced"}
+    return {
+        "namespaceSelector": {"matchExpressions": [elsewhere, opted_in]},
+        "objectSelector": {"matchExpressions": [opted_in]},
+        rules: [{**pods, "operations": ["CREATE"]}],
     }

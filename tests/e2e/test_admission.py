@@ -12,6 +12,7 @@ from hami_dra.lab import modules, webhook
 from hami_dra.lab.demo import NODES
 from hami_dra.lab.failure import KubectlError
 from hami_dra.lab.nodes import add_node
+from hami_dra.lab.wait import until
 from tests.e2e.world import World, pod
 
 pytestmark = pytest.mark.cluster

@@ -137,7 +137,7 @@ def registration(world: World, name: str, port: int) -> Json:
 
 
 def sidecar_seen(world: World) -> bool:
-    probe = pod("probe", {"cpu": 1})
+    probe = pod("probe", {"gpumem": 100})
     query = {"dryRun": "All"}
     seen = world.scene.api.create("pods", probe, namespace=world.namespace, query=query)
     return len(seen["spec"]["containers"]) == 2
@@ -158,3 +158,12 @@ def test_a_sidecar_that_another_webhook_injects_is_converted_too(world: World, n
         "gpu-main",
         "gpu-sidecar",
     ]
+
+
+def test_what_comes_into_a_plain_pod_after_us_is_refused_by_the_guard(world: World) -> None:
+    """The API server does not call us a first time in its second round (ruling 27)."""
+    with injector(world, "zzz-after-ours"), pytest.raises(KubectlError) as refused:
+        world.apply(pod("p", {"cpu": 1}))
+
+    assert "another webhook added them after it" in refused.value.stderr
+    assert "hami.io/webhook: ignore" in refused.value.stderr
