@@ -107,6 +107,25 @@ def test_without_the_webhook_gpu_pods_are_refused_and_others_are_not(world: Worl
     assert "resourceClaims" in world.pod("gpu")["spec"]
 
 
+def test_without_the_registration_the_guard_refuses_gpu_pods(world: World) -> None:
+    manifest = json.dumps(pod("gpu", {"gpu": 1}))
+
+    def refusal() -> str | None:
+        arguments = ("create", "--dry-run=server", "-f", "-")
+        return world.kubectl(*arguments, stdin=manifest, check=False).stderr or None
+
+    webhook.unregister(world.scene.api)
+    try:
+        said = until(refusal, what="the API server heeds that the webhook is gone")
+        world.apply(pod("plain", {"cpu": 1}))
+    finally:
+        webhook.register(world.scene.api, world.scene.webhook)
+        webhook.await_registered(world.scene.api, world.namespace)
+
+    assert "ValidatingAdmissionPolicy 'hami-dra-guard'" in said
+    assert "its webhook is not registered" in said
+
+
 def convert(*files: Path, kubernetes: str) -> str:
     """Run the CLI as a user of a version of Kubernetes would."""
     program = Path(sys.executable).with_name("hami-dra")
