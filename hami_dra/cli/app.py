@@ -1,92 +1,108 @@
 """The command line of `hami-dra`: arguments in, exit codes out; the work is done elsewhere."""
 
 import sys
-from typing import Annotated, Final, NoReturn
+from collections.abc import Callable
+from typing import Final
 
 import typer
 
 from hami_dra import __version__
-from hami_dra.cli.convert import Conversion, convert
-from hami_dra.cli.sources import UnreadableError, read
-from hami_dra.migration import Cards, Policy
+from hami_dra.cli import policy as policy_commands
+from hami_dra.cli.convert import convert
+from hami_dra.cli.exits import EPILOG, NOT_ALL, UNREADABLE, fail
+from hami_dra.cli.options import (
+    Context,
+    Inventory,
+    Kubeconfig,
+    KubeVersion,
+    Manifests,
+    PolicyFile,
+)
+from hami_dra.cli.revert import revert_all
+from hami_dra.cli.sources import Document, UnreadableError, read
+from hami_dra.cli.stream import Outcome
+from hami_dra.cli.target import find_target
 
-UNREADABLE: Final = 1
-"""Exit code: an input cannot be read."""
+_CONVERT_EXAMPLES: Final = (
+    "Examples: hami-dra convert -f deployment.yaml | kubectl apply -f -;"
+    " hami-dra convert -f deployment.yaml --context production"
+)
 
-NOT_ALL_CONVERTED: Final = 3
-"""Exit code: some documents were passed through unchanged, and are listed (ruling 43)."""
+_REVERT_EXAMPLE: Final = (
+    "Example: hami-dra convert -f deployment.yaml | hami-dra revert -f - | diff deployment.yaml -"
+)
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     help="Run HAMi's GPU sharing manifests on Kubernetes Dynamic Resource Allocation (DRA).",
-    epilog="Exit codes: 0 done, 1 input unreadable, 2 usage, 3 some documents not converted.",
+    epilog=EPILOG,
 )
+app.add_typer(policy_commands.app, name="policy")
 
 
-@app.callback()
-def root() -> None:
-    """Keep subcommands even while there are few."""
-
-
-@app.command()
+@app.command(epilog="Example: hami-dra version")
 def version() -> None:
     """Print the version."""
     typer.echo(__version__)
 
 
-@app.command("convert", epilog="Example: hami-dra convert -f deployment.yaml | kubectl apply -f -")
+@app.command(
+    "convert", short_help="Print manifests as the webhook makes them.", epilog=_CONVERT_EXAMPLES
+)
 def convert_command(
-    files: Annotated[
-        list[str],
-        typer.Option(
-            "--filename",
-            "-f",
-            metavar="FILE",
-            help="Manifest to convert, YAML or JSON; - reads standard input. May be repeated.",
-        ),
-    ],
-    kube_version: Annotated[
-        str,
-        typer.Option(
-            metavar="MAJOR.MINOR",
-            help="Version of the cluster; before 1.36, pods with several cards need another form.",
-        ),
-    ] = "",
+    files: Manifests,
+    *,
+    policy: PolicyFile = None,
+    inventory: Inventory = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+    kube_version: KubeVersion = "",
 ) -> None:
     """Print manifests as the webhook would make their pods, with the templates they need.
 
     Comments, order and quotes stay; a document without GPU sharing resources is not touched at all.
     Manifests go to standard output, notices to standard error. Nothing is sent to any cluster.
     """
+    target = find_target(
+        policy,
+        kube_version=kube_version,
+        inventory=inventory,
+        context=context,
+        kubeconfig=kubeconfig,
+    )
+    outcome = _of(files, lambda documents: convert(documents, target.policy, target.cards))
+    _report(outcome, done="converted")
+
+
+@app.command("revert", short_help="Print converted manifests as they were.", epilog=_REVERT_EXAMPLE)
+def revert_command(files: Manifests) -> None:
+    """Print converted manifests as they were before, without the templates they needed.
+
+    It reads the annotation that a conversion leaves on each pod. Documents without it are not
+    touched at all, apart from templates of ours that nothing refers to any more.
+    """
+    _report(_of(files, revert_all), done="reverted")
+
+
+def _of(files: list[str], deal_with: Callable[[list[Document]], Outcome]) -> Outcome:
+    """Read documents and deal with them; end the command if one cannot be read."""
     try:
-        policy = Policy(kubernetes=kube_version)
-    except ValueError:
-        _fail(f"--kube-version: found {kube_version!r}, expected a version such as 1.37", code=2)
-    try:
-        documents = [document for name in files for document in read(name)]
-        conversion = convert(documents, policy, Cards())
+        return deal_with([document for name in files for document in read(name)])
     except UnreadableError as error:
-        _fail(str(error), code=UNREADABLE)
-    sys.stdout.write(conversion.output)
-    _report(conversion)
+        fail(str(error), code=UNREADABLE)
 
 
-def _report(conversion: Conversion) -> None:
-    for finding in conversion.findings:
+def _report(outcome: Outcome, *, done: str) -> None:
+    sys.stdout.write(outcome.output)
+    for finding in outcome.findings:
         typer.echo(str(finding), err=True)
-    if conversion.rejected:
-        _fail(
-            f"{conversion.rejected} of {conversion.converted + conversion.rejected} GPU workloads"
-            " could not be converted; their documents were passed through unchanged",
-            code=NOT_ALL_CONVERTED,
+    if outcome.rejected:
+        fail(
+            f"{outcome.rejected} of {outcome.changed + outcome.rejected} GPU workloads"
+            f" could not be {done}; their documents were passed through unchanged",
+            code=NOT_ALL,
         )
-
-
-def _fail(message: str, *, code: int) -> NoReturn:
-    typer.echo(f"hami-dra: {message}", err=True)
-    raise typer.Exit(code)
 
 
 def main() -> None:

@@ -1,65 +1,23 @@
 """Convert: apply to manifests the very patch that the webhook would send for their pods."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import jsonpatch
 
 from hami_dra.cli.kinds import Workload, workloads
-from hami_dra.cli.render import RoundTrip, UnparsableError, manifest, plain
-from hami_dra.cli.sources import Document, UnreadableError
+from hami_dra.cli.render import RoundTrip, manifest, plain
+from hami_dra.cli.sources import Document
+from hami_dra.cli.stream import Finding, Outcome, notes, parsed, separated
 from hami_dra.migration import Cards, Migration, Policy, RejectedPod, migrate
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report.
-
-    Attributes:
-        where: file and line of the document.
-        workload: `Kind/name`.
-        pod_path: where its pod stands in the document; empty for a pod.
-        text: what a person should know.
-        rejected: whether it is why the document was passed through unchanged.
-    """
-
-    where: str
-    workload: str
-    pod_path: str
-    text: str
-    rejected: bool = False
-
-    def __str__(self) -> str:
-        """Render as one line."""
-        verb = "not converted: " if self.rejected else ""
-        within = f" (in {self.pod_path})" if self.pod_path else ""
-        return f"{self.where}: {self.workload}{within}: {verb}{self.text}"
+_REJECTED: Final = "not converted"
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
-    """What became of some documents.
-
-    Attributes:
-        output: the documents as written, changed where they had to be, each template before the
-            first document that needs it (ruling 44).
-        findings: notices and rejections, in the order of the documents.
-        converted: how many workloads changed.
-    """
-
-    output: str
-    findings: tuple[Finding, ...]
-    converted: int
-
-    @property
-    def rejected(self) -> int:
-        """Return how many workloads could not be converted."""
-        return sum(finding.rejected for finding in self.findings)
-
-
-def convert(documents: Iterable[Document], policy: Policy, cards: Cards) -> Conversion:
+def convert(documents: Iterable[Document], policy: Policy, cards: Cards) -> Outcome:
     """Convert documents; those without legacy keys stay byte-identical.
+
+    Each template stands before the first document that needs it (ruling 44).
 
     Raises:
         UnreadableError: if one is neither YAML nor JSON.
@@ -67,56 +25,47 @@ def convert(documents: Iterable[Document], policy: Policy, cards: Cards) -> Conv
     written: set[tuple[str, str]] = set()
     output, findings, converted = "", list[Finding](), 0
     for document in documents:
-        parsed = _parse(document)
-        migrations, found = _migrate_all(parsed, document, policy, cards)
-        output += _separated(output, document.lead)
+        root = parsed(document)
+        migrations, found = _migrate_all(root, document, policy, cards)
+        output += separated(output, document.lead)
         for workload, migration in migrations:
             output += _templates(workload, migration, written)
             # jsonpatch edits the round-trip nodes in place, so comments and order survive.
             jsonpatch.apply_patch(workload.pod, migration.patch, in_place=True)
-        output += parsed.dump() if migrations else document.text
+        output += root.dump() if migrations else document.text
         findings += found
         converted += len(migrations)
-    return Conversion(output, tuple(findings), converted)
-
-
-def _parse(document: Document) -> RoundTrip:
-    try:
-        return RoundTrip(document.text)
-    except UnparsableError as error:
-        message = f"{document.source}: document at line {document.line}: {error}"
-        raise UnreadableError(message) from error
+    return Outcome(output, tuple(findings), converted)
 
 
 def _migrate_all(
-    parsed: RoundTrip, document: Document, policy: Policy, cards: Cards
+    root: RoundTrip, document: Document, policy: Policy, cards: Cards
 ) -> tuple[list[tuple[Workload, Migration]], list[Finding]]:
     """Migrate the workloads of a document, all or none: a document is not half converted."""
     migrations, findings = [], []
-    for workload in workloads(parsed.root):
-        note = _notes(document, workload)
+    for workload in workloads(root.root):
+        note = notes(document, workload)
         try:
             migration = migrate(plain(workload.pod), policy, cards)
         except RejectedPod as rejected:
-            findings.append(note(str(rejected), rejected=True))
+            findings.append(note(str(rejected), rejected=_REJECTED))
             continue
         findings += [note(str(notice)) for notice in migration.notices]
         if migration.patch:
+            findings += [note(told) for told in _misplaced(workload, policy)]
             migrations.append((workload, migration))
     return ([] if any(each.rejected for each in findings) else migrations), findings
 
 
-def _notes(document: Document, workload: Workload) -> Callable[..., Finding]:
-    """Return a writer of findings on one workload."""
-    return partial(Finding, f"{document.source}:{document.line}", workload.title, workload.path)
-
-
-def _separated(before: str, lead: str) -> str:
-    """Return what separates a document from those before, as written or, between files, ours."""
-    if not before:
-        return lead
-    line_end = "" if before.endswith("\n") else "\n"
-    return line_end + (lead or "---\n")
+def _misplaced(workload: Workload, policy: Policy) -> Iterator[str]:
+    """Tell of annotations on a workload that count on its pods only, for HAMi as for us."""
+    groups = [policy.hints, *(family.annotations for family in policy.families)]
+    meant = {name for group in groups for name in group.model_dump().values()}
+    for name in sorted(meant.intersection(workload.outside)):
+        yield (
+            f"metadata.annotations[{name}]: has no effect here, as with HAMi, which reads those of"
+            f" pods; move it to {workload.path}.metadata"
+        )
 
 
 def _templates(workload: Workload, migration: Migration, written: set[tuple[str, str]]) -> str:

@@ -27,12 +27,14 @@ class Workload:
         namespace: the object's namespace; empty when it does not name one.
         path: where the pod stands in its document, such as `spec.template`.
         pod: the pod, the very node of the document.
+        outside: names of the annotations that stand on the object and not on its pod.
     """
 
     title: str
     namespace: str
     path: str
     pod: Any
+    outside: tuple[str, ...]
 
 
 def workloads(document: Any, path: tuple[str, ...] = ()) -> Iterator[Workload]:  # noqa: ANN401 - any YAML
@@ -49,7 +51,13 @@ def workloads(document: Any, path: tuple[str, ...] = ()) -> Iterator[Workload]: 
         for step in steps:
             node = node.get(step) if isinstance(node, dict) else None
         if isinstance(node, dict):
-            yield Workload(_title(document), _namespace(document), ".".join((*path, *steps)), node)
+            yield Workload(
+                title=_title(document),
+                namespace=_namespace(document),
+                path=".".join((*path, *steps)),
+                pod=node,
+                outside=tuple(_annotations(document) - _annotations(node)),
+            )
 
 
 def _title(document: Any) -> str:  # noqa: ANN401 - any YAML
@@ -62,3 +70,9 @@ def _title(document: Any) -> str:  # noqa: ANN401 - any YAML
 def _namespace(document: Any) -> str:  # noqa: ANN401 - any YAML
     metadata = document.get("metadata")
     return str(metadata.get("namespace") or "") if isinstance(metadata, dict) else ""
+
+
+def _annotations(node: Any) -> set[str]:  # noqa: ANN401 - any YAML
+    metadata = node.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return {str(name) for name in annotations} if isinstance(annotations, dict) else set()

@@ -37,9 +37,18 @@ def read(name: str) -> list[Document]:
     Raises:
         UnreadableError: if it is not there, not readable or not UTF-8.
     """
+    return list(_split(name, read_text(name)))
+
+
+def read_text(name: str) -> str:
+    """Read a file, or standard input for `-`, whole.
+
+    Raises:
+        UnreadableError: if it is not there, not readable or not UTF-8.
+    """
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        text = data.decode("utf-8")
+        return data.decode("utf-8")
     except OSError as error:
         raise UnreadableError(
             f"{name}: {error.strerror}; name a readable file, or - for stdin"
@@ -48,7 +57,6 @@ def read(name: str) -> list[Document]:
         raise UnreadableError(
             f"{name}: byte {error.start} is not UTF-8; save it as UTF-8"
         ) from error
-    return list(_split(name, text))
 
 
 def _split(source: str, text: str) -> Iterator[Document]:

@@ -3,33 +3,15 @@
 Only aggregates are kept: a large cluster has thousands of slices, and a size is one number.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
 from hami_dra.kube.backoff import Backoff
 from hami_dra.kube.cache import WatchCache
 from hami_dra.kube.session import Session
-from hami_dra.migration import Cards, Json
-from hami_dra.migration.quantity import NANO, QuantityError, parse
+from hami_dra.migration import Cards
+from hami_dra.migration.inventory import SHAREABLE, cards_of, sizes_of
 
 _PATH: Final = "/apis/resource.k8s.io/v1/resourceslices"
-_MIB: Final = 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """What one ResourceSlice says of card sizes.
-
-    Attributes:
-        pool: the slice's pool, of which only the newest generation counts.
-        generation: the pool's generation that the slice belongs to.
-        memory_mib: the sizes of its shareable cards.
-    """
-
-    pool: str
-    generation: int
-    memory_mib: frozenset[int]
 
 
 class ClusterCards:
@@ -47,7 +29,7 @@ class ClusterCards:
         session: Session,
         driver: str,
         *,
-        card_type: str = "hami-gpu",
+        card_type: str = SHAREABLE,
         backoff: Backoff | None = None,
     ) -> None:
         self._current: Cards | None = None
@@ -76,50 +58,8 @@ class ClusterCards:
     def current(self) -> Cards:
         """Return the sizes that the cluster shows now."""
         if self._current is None:
-            self._current = _merge(self._cache.values())
+            self._current = cards_of(self._cache.values())
         return self._current
 
     def _forget(self) -> None:
         self._current = None
-
-
-def sizes_of(item: Json, *, driver: str, card_type: str) -> Sizes:
-    """Reduce a ResourceSlice to its card sizes."""
-    spec = item["spec"]
-    found = (
-        _memory_mib(device, driver)
-        for device in spec.get("devices") or ()
-        if device.get("allowMultipleAllocations") and _type(device, driver) == card_type
-    )
-    return Sizes(
-        pool=spec["pool"]["name"],
-        generation=spec["pool"]["generation"],
-        memory_mib=frozenset(size for size in found if size),
-    )
-
-
-def _type(device: Json, driver: str) -> str | None:
-    attributes = device.get("attributes") or {}
-    attribute = attributes.get("type") or attributes.get(f"{driver}/type") or {}
-    found = attribute.get("string")
-    return found if isinstance(found, str) else None
-
-
-def _memory_mib(device: Json, driver: str) -> int:
-    capacity = device.get("capacity") or {}
-    memory = capacity.get("memory") or capacity.get(f"{driver}/memory") or {}
-    try:
-        return parse(memory.get("value")).nanos // (NANO * _MIB)
-    except QuantityError:
-        return 0  # the API server admits only quantities; a card without a size offers no share
-
-
-def _merge(slices: Collection[Sizes]) -> Cards:
-    newest: dict[str, int] = {}
-    for one in slices:
-        newest[one.pool] = max(one.generation, newest.get(one.pool, 0))
-    return Cards(
-        memory_mib=frozenset().union(
-            *(one.memory_mib for one in slices if one.generation == newest[one.pool])
-        )
-    )

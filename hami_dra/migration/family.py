@@ -125,6 +125,11 @@ class Family(Record):
     """The DeviceClass for pods that accept MIG cards only; empty rejects them."""
     priority_variable: str = "CUDA_TASK_PRIORITY"
     """Environment variable that carries the priority."""
+    visible_variable: str = "NVIDIA_VISIBLE_DEVICES"
+    """Environment variable that tells the vendor's container runtime which cards to show; empty:
+    there is none."""
+    visible_none: str = "none"
+    """Its value for no card."""
     count_means: Literal["cards", "slices"] = "cards"
     """Whether the count resource counts cards, or slices of one card, which is then one card."""
     count_multiple: Annotated[int, Field(ge=1)] = 1

@@ -1,5 +1,6 @@
 """One migration in the making: each container's claims first, then what the whole pod needs."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,7 +21,6 @@ from hami_dra.migration.shape import Cards, shape_of
 
 _CORE_POLICY: Final = "GPU_CORE_UTILIZATION_POLICY"
 _LOG_LEVEL: Final = "LIBCUDA_LOG_LEVEL"
-_VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Making:
         self._claims: list[_Held] = []
         self._templates: dict[str, Template] = {}
         self._notices = list(notices)
-        self._families: set[str] = set()
+        self._served: defaultdict[str, set[str]] = defaultdict(set)
         self._changed = False
 
     def convert(self, work: Iterable[Place]) -> None:
@@ -140,7 +140,10 @@ class Making:
             self._notice(Code.NOT_CONVERTED, f"{place.path}.resources", message)
             return
         removed = self._edit.strip(place, family.managed_names)
-        claims = (self._claim(place, family, request),) if request.count else ()
+        claims: tuple[str, ...] = ()
+        if request.count:
+            claims = (self._claim(place, family, request),)
+            self._served[place.name].add(family.name)
         if request.priority is not None:
             self._edit.set_variable(place, family.priority_variable, str(request.priority))
         self._notices.extend(request.notices)
@@ -161,7 +164,6 @@ class Making:
                 return shared.entry
             self._notice(Code.INIT_RESERVED, request.path, _reserved(request))
         template = build_template(self._shape(family, request))
-        self._families.add(family.name)
         self._templates[template.name] = template
         name = self._edit.add_claim(place, f"{family.entry_prefix}-{place.name}", template.name)
         if not place.ends_early:
@@ -214,22 +216,27 @@ class Making:
 
     def _set_variables(self, place: Place) -> None:
         """Hand on what the policy tells the native library, as the legacy webhook did."""
-        policy, record = self._policy, self._edit.record
+        policy = self._policy
         if policy.core_policy not in {"", "default"}:
             self._edit.set_variable(place, _CORE_POLICY, policy.core_policy)
-        converted = record.containers.get(place.name)
-        if converted is None or not converted.claims:
-            if policy.hide_cards:
-                self._edit.set_variable(place, _VISIBLE, "none")
-        elif policy.log_level:
+        if policy.log_level and place.name in self._served:
             self._edit.set_variable(place, _LOG_LEVEL, policy.log_level)
+        if policy.hide_cards and not self._was_served(place):
+            for family in policy.families:
+                if family.visible_variable and family.name not in self._served[place.name]:
+                    self._edit.set_variable(place, family.visible_variable, family.visible_none)
+
+    def _was_served(self, place: Place) -> bool:
+        """Tell whether the container got its claims in an earlier pass, and its variables too."""
+        done = self._edit.record.containers.get(place.name)
+        return done is not None and bool(done.claims) and place.name not in self._served
 
     def _finish_gpu_pod(self) -> None:
         """Set the fields that pods with a card get, and tell what they cannot keep."""
         if self._policy.runtime_class:
             self._edit.default_runtime_class(self._policy.runtime_class)
         for family in self._policy.families:
-            if family.name in self._families:
+            if any(family.name in names for names in self._served.values()):
                 self._notices.extend(lost_hints(self._annotations, self._policy.hints, family))
                 if self._policy.add_toleration:
                     self._edit.add_toleration(family.resources.count)

@@ -82,18 +82,19 @@ class Policy(Record):
     log_level: Literal["", "0", "1", "2", "3", "4"] = ""
     """Log level of the native library, written to LIBCUDA_LOG_LEVEL in containers with a card."""
     hide_cards: bool = False
-    """HAMi's overwriteEnv: whether the other containers of a GPU pod get NVIDIA_VISIBLE_DEVICES set
-    to `none`, for nodes whose default runtime shows every card to images that ask for it."""
+    """HAMi's overwriteEnv: whether containers of a GPU pod get the `visibleVariable` of each family
+    that they have no card of, for nodes whose default runtime shows every card to images that ask
+    for it."""
 
     @model_validator(mode="after")
     def _claim_each_name_once(self) -> Self:
-        owners: dict[str, str] = {}
-        for family in self.families:
-            for name in family.managed_names:
-                if owners.setdefault(name, family.name) != family.name:
+        owners: dict[str, int] = {}
+        for index, family in enumerate(self.families):
+            for name in (family.name, *family.managed_names):
+                if owners.setdefault(name, index) != index:
                     raise ValueError(
-                        f"found {name} in the families {owners[name]} and {family.name},"
-                        " expected each resource in one"
+                        f"found {name} in the families {self.families[owners[name]].name} and"
+                        f" {family.name}, expected each name and resource in one"
                     )
         return self
 

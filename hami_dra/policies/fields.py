@@ -23,12 +23,13 @@ Keys = tuple[str, ...]
 
 def known_keys(path: FieldPath) -> Keys:
     """Return the keys that may stand in an object of the file; none if it is not an object."""
-    record: type[Record] | None = Policy
+    record: type[Record] = Policy
     for key in (step for step in path if isinstance(step, str)):
         fields = {_alias(name, info): info for name, info in record.model_fields.items()}
-        record = _record_in(fields[key].annotation) if key in fields else None
-        if record is None:
+        inner = _record_in(fields[key].annotation) if key in fields else None
+        if inner is None:
             return ()
+        record = inner
     keys = tuple(_alias(name, info) for name, info in record.model_fields.items())
     return (PRESET, *keys) if record is Family else keys
 

@@ -17,7 +17,8 @@ API_VERSION: Final = "hami-dra.io/v1alpha1"
 KIND: Final = "Policy"
 """Its `kind`."""
 
-_HEADER: Final = {"apiVersion": API_VERSION, "kind": KIND}
+HEADER: Final = {"apiVersion": API_VERSION, "kind": KIND}
+"""What every policy file starts with."""
 
 
 def load(path: Path) -> Policy:
@@ -57,13 +58,13 @@ def parse(text: str, source: str) -> Policy:
 
 def document(policy: Policy) -> Json:
     """Return a policy as the content of a file, every field written out."""
-    return {**_HEADER, **policy.model_dump(mode="json", by_alias=True)}
+    return {**HEADER, **policy.model_dump(mode="json", by_alias=True)}
 
 
 def _understood(written: Written) -> tuple[Policy | None, list[tuple[FieldPath, str]]]:
     """Return the policy, if there is one, and what is wrong."""
     wrong = list(_header_problems(written.value))
-    fields = {key: member for key, member in written.value.items() if key not in _HEADER}
+    fields = {key: member for key, member in written.value.items() if key not in HEADER}
     try:
         policy = _validated(fields)
     except ValidationError as error:
@@ -86,7 +87,7 @@ def _families_alone(fields: Json) -> tuple[Family, ...]:
 
 
 def _header_problems(value: Json) -> Iterator[tuple[FieldPath, str]]:
-    for key, expected in _HEADER.items():
+    for key, expected in HEADER.items():
         if key not in value:
             yield (), f"missing {key}; write {key}: {expected}"
         elif value[key] != expected:
@@ -102,6 +103,7 @@ def clashes(families: Sequence[Family]) -> Iterator[tuple[FieldPath, str]]:
         if family.name in names:
             taken = dotted(names[family.name])
             yield (*here, "name"), f"found {family.name!r}, which is the name of {taken} too"
+            continue
         names.setdefault(family.name, here)
         for path, resource in _claimed(family, here):
             if resource in owners:

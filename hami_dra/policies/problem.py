@@ -24,8 +24,10 @@ class Problem:
 
     def __str__(self) -> str:
         """Render with the path in the file's own spelling."""
-        return f"{self.line}: {dotted(self.path)}: {self.message}" if self.path else (
-            f"{self.line}: {self.message}"
+        return (
+            f"{self.line}: {dotted(self.path)}: {self.message}"
+            if self.path
+            else (f"{self.line}: {self.message}")
         )
 
 

@@ -33,19 +33,19 @@ def _object(value: Json, path: Keys, indent: str, notes: dict[Keys, str]) -> Ite
         if note := notes.pop(here, ""):
             yield from _comment(note, indent)
         if isinstance(member, dict) and member:
-            yield f"{indent}{key}:"
+            yield f"{indent}{_inline(key)}:"
             yield from _object(member, here, indent + _STEP, notes)
         elif isinstance(member, list) and member:
-            yield f"{indent}{key}:"
+            yield f"{indent}{_inline(key)}:"
             for item in member:
                 yield from _item(item, here, indent + _STEP, notes)
         else:
-            yield f"{indent}{key}: {_scalar(member)}"
+            yield f"{indent}{_inline(key)}: {_inline(member)}"
 
 
 def _item(item: Any, path: Keys, indent: str, notes: dict[Keys, str]) -> Iterator[str]:  # noqa: ANN401 - any JSON
     if not isinstance(item, dict):
-        yield f"{indent}- {_scalar(item)}"
+        yield f"{indent}- {_inline(item)}"
         return
     inner = indent + _STEP
     is_open = False
@@ -62,13 +62,18 @@ def _comment(note: str, indent: str) -> Iterator[str]:
         yield f"{indent}# {line}"
 
 
-def _scalar(value: Any) -> str:  # noqa: ANN401 - any JSON
+def _inline(value: Any) -> str:  # noqa: ANN401 - any JSON
     if isinstance(value, str):
         is_plain = _PLAIN.fullmatch(value) and value.lower() not in _RESERVED
         return value if is_plain else _quoted(value)
+    if isinstance(value, list):
+        return f"[{', '.join(_inline(item) for item in value)}]"
+    if isinstance(value, dict):
+        members = (f"{_inline(key)}: {_inline(member)}" for key, member in value.items())
+        return f"{{{', '.join(members)}}}"
     if value is None:
         return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value).replace("()", "[]")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _quoted(text: str) -> str:

@@ -1,6 +1,6 @@
 """The JSON Schema of a policy file, for editors."""
 
-from typing import Final
+from typing import Any, Final
 
 from hami_dra.migration import Json, Policy
 from hami_dra.migration.presets import PRESETS
@@ -9,33 +9,47 @@ from hami_dra.policies.file import API_VERSION, KIND
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
+_OF_A_FAMILY: Final = ("Family", "ResourceNames", "AnnotationNames", "Capacities")
+
 
 def schema() -> Json:
     """Return the schema; its descriptions are the docstrings of the models."""
-    generated = Policy.model_json_schema(by_alias=True)
+    generated: Json = _tidy(Policy.model_json_schema(by_alias=True))
     definitions = generated["$defs"]
+    for name in _OF_A_FAMILY:
+        # The defaults of the model are NVIDIA's; in a file they are those of the preset.
+        for member in definitions[name]["properties"].values():
+            member.pop("default", None)
     family = definitions["Family"]
     preset = {"enum": list(PRESETS), "description": PRESET_NOTE, "default": "nvidia"}
-    # The defaults of the model are NVIDIA's; in a file they are those of the preset.
-    family["properties"] = {PRESET: preset, **_without_defaults(family["properties"])}
-    for name in ("ResourceNames", "AnnotationNames", "Capacities"):
-        definitions[name]["properties"] = _without_defaults(definitions[name]["properties"])
+    family["properties"] = {PRESET: preset, **family["properties"]}
     properties = generated["properties"]
-    properties["families"]["items"] = {
-        "anyOf": [{"enum": list(PRESETS)}, {"$ref": "#/$defs/Family"}]
-    }
+    either = [{"enum": list(PRESETS)}, {"$ref": "#/$defs/Family"}]
+    properties["families"] |= {"items": {"anyOf": either}, "default": ["nvidia"]}
     header = {"apiVersion": {"const": API_VERSION}, "kind": {"const": KIND}}
     return {
-        **generated,
         "$schema": _DIALECT,
         "title": "hami-dra Policy",
+        **generated,
         "properties": {**header, **properties},
         "required": list(header),
     }
 
 
-def _without_defaults(properties: Json) -> Json:
+def _tidy(node: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Drop the titles that pydantic derives from names, and put descriptions on one line."""
+    if isinstance(node, list):
+        return [_tidy(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {key: value for key, value in node.items() if not _is_title(key, value)}
     return {
-        name: {key: value for key, value in member.items() if key != "default"}
-        for name, member in properties.items()
+        key: " ".join(value.split())
+        if key == "description" and isinstance(value, str)
+        else _tidy(value)
+        for key, value in kept.items()
     }
+
+
+def _is_title(key: str, value: object) -> bool:
+    return key == "title" and isinstance(value, str)

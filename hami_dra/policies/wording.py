@@ -7,7 +7,6 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from hami_dra.migration import Json
 from hami_dra.policies.fields import known_keys
 from hami_dra.policies.problem import FieldPath, found
 
@@ -66,7 +65,7 @@ def coercions(written: Any, loaded: Any, path: FieldPath = ()) -> Iterator[tuple
 
 def _message(detail: ErrorDetails, number: str) -> str:
     kind, value = detail["type"], detail.get("input")
-    context: Json = detail.get("ctx") or {}
+    context = detail.get("ctx") or {}
     if kind == "extra_forbidden":
         return _unknown(detail["loc"])
     if kind == "missing":
@@ -75,7 +74,7 @@ def _message(detail: ErrorDetails, number: str) -> str:
         return detail["msg"].removeprefix(_VALUE_ERROR)
     if kind not in _EXPECTED:
         return f"{found(value)}: {detail['msg']}"
-    expected = _EXPECTED[kind].format_map(context).replace("''", '""')
+    expected = _EXPECTED[kind].format_map(context)
     if kind == "string_type" and number:
         return f'found {number} without quotes, expected text; write "{number}"'
     return f"{found(value)}, expected {expected}"

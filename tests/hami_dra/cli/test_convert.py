@@ -267,6 +267,89 @@ def golden_cases() -> list[Path]:
 
 @pytest.mark.parametrize("case", golden_cases(), ids=lambda case: case.name)
 def test_the_golden_cases_come_out_as_the_webhook_patches_them(case: Path) -> None:
-    found = documents(convert((case / "pod.yaml").read_text()).stdout)
+    pod = YAML(typ="safe").load((case / "pod.yaml").read_text())
 
-    assert found == documents((case / "expected.yaml").read_text())
+    found = documents(convert(json.dumps({**pod, "kind": "Pod"})).stdout)
+
+    *templates, expected = documents((case / "expected.yaml").read_text())
+    assert found == [*templates, {**expected, "kind": "Pod"}]
+
+
+OWNED = """\
+# owner: platform team
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api, namespace: demo}   # do not rename
+spec:
+  selector: {matchLabels: {app: api}}
+  template:
+    metadata: {labels: {app: api, build: "0123", debug: "yes"}}
+    spec:
+      containers:
+      - name: main
+        image: i
+        resources:
+          limits:
+            nvidia.com/gpu: 1        # one slice
+            nvidia.com/gpumem: 4000  # MiB
+            cpu: "2"                 # keep
+---
+"""
+
+CONFIG = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: cm, namespace: demo}
+data: {mode: "on"}
+"""
+
+
+def test_the_comments_of_a_deployment_survive_with_a_template_in_its_namespace() -> None:
+    """S14: what is not ours to change reads as before, and what needs a template comes after it."""
+    result = convert(OWNED + CONFIG)
+
+    template, deployment, config = documents(result.stdout)
+    assert (template["kind"], template["metadata"]["namespace"]) == (
+        "ResourceClaimTemplate",
+        "demo",
+    )
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert labels == {"app": "api", "build": "0123", "debug": "yes"}
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"cpu": "2"}
+    assert config["data"] == {"mode": "on"}
+    assert result.stdout.endswith(f"---\n{CONFIG}")
+    for comment in ("# owner: platform team", "# do not rename", "# keep"):
+        assert comment in result.stdout
+    assert "status" not in result.stdout
+    assert "creationTimestamp" not in result.stdout
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+FLEET = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: fleet, annotations: {nvidia.com/use-gpuuuid: GPU-aa, other: x}}
+spec:
+  replicas: 3
+  template:
+    metadata: {labels: {app: fleet}}
+    spec: {containers: [{name: main, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+
+
+def test_an_annotation_in_the_wrong_place_is_told() -> None:
+    """S15: a choice of cards on a Deployment has no effect, as with HAMi, and that is told."""
+    result = convert(FLEET)
+
+    template, deployment = documents(result.stdout)
+    assert "selectors" not in json.dumps(template)
+    assert "namespace" not in template["metadata"]
+    (entry,) = deployment["spec"]["template"]["spec"]["resourceClaims"]
+    assert entry["resourceClaimTemplateName"] == template["metadata"]["name"]
+    assert result.stderr == (
+        "-:1: Deployment/fleet (in spec.template): metadata.annotations[nvidia.com/use-gpuuuid]:"
+        " has no effect here, as with HAMi, which reads those of pods; move it to"
+        " spec.template.metadata\n"
+    )
+    assert result.exit_code == 0

@@ -7,9 +7,10 @@ from contextlib import suppress
 import pytest_asyncio
 
 from hami_dra.kube.backoff import Backoff
-from hami_dra.kube.cards import ClusterCards, sizes_of
+from hami_dra.kube.cards import ClusterCards
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json
+from hami_dra.migration.inventory import sizes_of
 from hami_dra.node.devices import resource_slice
 from hami_dra.node.simulated import cards
 from tests.hami_dra.kube.api_double import SLICES, ApiDouble

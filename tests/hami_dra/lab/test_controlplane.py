@@ -47,9 +47,10 @@ def test_every_port_is_a_chosen_one_on_loopback(name: str) -> None:
 
 
 def test_etcd_listens_on_files_in_the_private_directory_only() -> None:
-    urls = [argument for argument in controlplane.etcd_arguments(LAYOUT) if "-urls=" in argument]
+    arguments = controlplane.etcd_arguments(LAYOUT)
+    urls = [argument for argument in arguments if argument.startswith("--listen-")]
 
-    assert len(urls) == 4
+    assert len(urls) == 2
     assert all("=unix:///private/etcd" in url for url in urls)
 
 

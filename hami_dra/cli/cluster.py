@@ -1,0 +1,67 @@
+"""Ask a live cluster what a conversion needs to know; imported by those commands alone."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hami_dra.kube.errors import ApiError, ConfigurationError, UnreachableError
+from hami_dra.kube.session import Session
+from hami_dra.migration import Cards, Json, Policy
+from hami_dra.migration.inventory import cards_of, sizes_of
+
+CLUSTER_ERRORS: Final = (ApiError, ConfigurationError, UnreachableError)
+"""What can go wrong on the way."""
+
+_SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
+_PAGE: Final = "500"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the cluster says.
+
+    Attributes:
+        version: `major.minor` of its API server.
+        cards: its shareable cards.
+    """
+
+    version: str
+    cards: Cards
+
+
+def ask(policy: Policy, *, context: str | None, kubeconfig: Path | None) -> Found:
+    """Read version and cards of a cluster; nothing is written.
+
+    Raises:
+        ConfigurationError: if no cluster is described.
+        UnreachableError: if it does not answer.
+        ApiError: if it refuses.
+    """
+    return asyncio.run(_ask(policy, context, kubeconfig))
+
+
+async def _ask(policy: Policy, context: str | None, kubeconfig: Path | None) -> Found:
+    async with await Session.connect(kubeconfig, context) as session:
+        major, minor = await session.version()
+        slices = await _slices(session)
+    drivers = {family.driver for family in policy.families}
+    sizes = [
+        sizes_of(each, driver=each["spec"]["driver"])
+        for each in slices
+        if each["spec"]["driver"] in drivers
+    ]
+    return Found(f"{major}.{minor}", cards_of(sizes))
+
+
+async def _slices(session: Session) -> list[Json]:
+    """Read all slices, page by page."""
+    found: list[Json] = []
+    query = {"limit": _PAGE}
+    while True:
+        page = await session.get(_SLICES, query=query)
+        found += page.get("items") or []
+        token = (page.get("metadata") or {}).get("continue")
+        if not token:
+            return found
+        query = {"limit": _PAGE, "continue": token}
