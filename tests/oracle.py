@@ -27,6 +27,12 @@ _TUNED: Final = {
     "memoryFactor": "memory_factor",
 }
 
+_WHOLE_POD: Final = {
+    "gpuCorePolicy": "core_policy",
+    "overwriteEnv": "hide_cards",
+    "runtimeClassName": "runtime_class",
+}
+
 
 def cases(name: str) -> Iterator[Json]:
     """Yield the cases of one file, such as `requests`, in its order."""
@@ -46,7 +52,8 @@ def policy_of(config: Json, *, kubernetes: str = "") -> Policy:
     names = {_RENAMED[k]: v for k, v in nvidia.items() if k in _RENAMED}
     tuned = {_TUNED[k]: v for k, v in nvidia.items() if k in _TUNED}
     family = Family.model_validate({"resources": names, **tuned})
-    return Policy(families=(family,), kubernetes=kubernetes)
+    whole = {_WHOLE_POD[k]: v for k, v in nvidia.items() if k in _WHOLE_POD}
+    return Policy(families=(family,), kubernetes=kubernetes, **whole)
 
 
 def pod_of(case: Json, name: str = "p") -> Json:
@@ -55,7 +62,8 @@ def pod_of(case: Json, name: str = "p") -> Json:
     for container in case["containers"]:
         early = is_early(container)
         spec["initContainers" if early else "containers"].append(_container(container))
-    spec |= {key: case[key] for key in ("schedulerName", "nodeName") if key in case}
+    kept = ("schedulerName", "nodeName", "runtimeClassName")
+    spec |= {key: case[key] for key in kept if key in case}
     metadata = {"name": name, "labels": case.get("labels", {})}
     if "annotations" in case:
         metadata["annotations"] = case["annotations"]
@@ -70,6 +78,8 @@ def is_early(container: Json) -> bool:
 def _container(case: Json) -> Json:
     resources = {key: case[key] for key in ("limits", "requests") if key in case}
     made: Json = {"name": case["name"], "image": "none", "resources": resources}
+    if case.get("env"):
+        made["env"] = case["env"]
     if case.get("privileged"):
         made["securityContext"] = {"privileged": True}
     if case.get("sidecar"):

@@ -5,6 +5,7 @@ A difference is allowed only where a ruling asks for it, and is counted under th
 
 from collections import Counter
 
+import jsonpatch
 import pytest
 from pydantic import ValidationError
 
@@ -13,6 +14,9 @@ from hami_dra.migration.legacy import carries, read_request
 from tests.oracle import cases, pod_of, policy_of
 
 CARD_MIB = 81920
+
+UNSCHEDULED = {"no-scheduler-name", "keep-default-scheduler"}
+"""Configurations in which legacy leaves pods to other schedulers."""
 
 DIFFERENCES = {
     "negative setting refused (policy schema)": 157,
@@ -67,7 +71,7 @@ def our_tuple(container: Json, family: Family) -> tuple[int, int, int]:
 def named_difference(case: Json, ours: str, reason: str) -> str | None:
     """Name the ruling that asks for a difference, judged by what is in the case."""
     scheduled = case["webhook"].get("message") == "pod already has different scheduler assigned"
-    if scheduled or case["config"]["name"] in {"no-scheduler-name", "keep-default-scheduler"}:
+    if scheduled or case["config"]["name"] in UNSCHEDULED:
         return "foreign scheduler converted all the same (ruling 17)"
     if case["pod"].get("labels"):
         return "opted out (ruling 21)"
@@ -111,3 +115,43 @@ def test_every_request_means_what_it_meant_in_legacy() -> None:
     agreed = found.pop(None)
     assert found == DIFFERENCES
     assert agreed + found.total() == 4638
+
+
+def changed(case: Json) -> tuple[Json, Json] | None:
+    """Return a pod before and after its migration; None where it has none."""
+    try:
+        policy = policy_of(case["config"])
+        pod = pod_of(case["pod"])
+        migration = migrate(pod, policy, Cards(frozenset({CARD_MIB})))
+    except (ValidationError, RejectedPod):
+        return None
+    if not migration.patch:
+        return None
+    return pod, jsonpatch.apply_patch(pod, migration.patch)
+
+
+def variables_added(before: Json, after: Json) -> dict[str, list[str]]:
+    """Return what each container's environment got at its end."""
+    added = {}
+    for kind in ("initContainers", "containers"):
+        for old, new in zip(before["spec"][kind], after["spec"][kind], strict=True):
+            appended = new.get("env", [])[len(old.get("env", [])) :]
+            added[old["name"]] = [f"{each['name']}={each['value']}" for each in appended]
+    return added
+
+
+def test_every_pod_gets_the_variables_and_runtime_class_that_it_got_in_legacy() -> None:
+    """Pods of foreign schedulers got nothing from legacy; we convert them (ruling 17)."""
+    agreed = foreign = 0
+    for case in cases("requests"):
+        result = changed(case)
+        if result is None or legacy_outcome(case) == "refused":
+            continue
+        recorded = {c["name"]: c.get("env_added") or [] for c in case["containers"]}
+        if case["webhook"].get("message") or case["config"]["name"] in UNSCHEDULED:
+            foreign += variables_added(*result) != recorded
+            continue
+        assert variables_added(*result) == recorded, case["id"]
+        assert result[1]["spec"].get("runtimeClassName") == case.get("runtime_class"), case["id"]
+        agreed += 1
+    assert (agreed, foreign) == (2041, 15)
