@@ -1,7 +1,7 @@
 """The console script `hami-dra-certs`: files with certificates, written and explained.
 
 A shell around `certs.authority`: it reads the clock, the arguments and the disk.
-The life cycle inside a cluster (Secret, renewal, reload) is not its business.
+The life cycle inside a cluster (Secret, renewal, reload) is the webhook's, with `certs.secret`.
 """
 
 import os
@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from certs.authority import CertificateError, KeyPair, Usage, create_authority, issue
+from certs.served import Address, fetch, verify
 
 PRIVATE = 0o600
 PUBLIC = 0o644
@@ -64,16 +65,37 @@ def self_signed(
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(help="A PEM file: certificates, a key, or both.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="A PEM file: certificates, a key, or both.")
+    ] = None,
+    connect: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Ask a running server instead of a file."),
+    ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            help="PEM file with the authorities that must make a client trust the server."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="What the server's certificate must be for. Default: the host."),
+    ] = None,
 ) -> None:
-    """Print subject, names, issuer and validity of what a PEM file holds."""
-    found = list(_described(file.read_bytes(), now=datetime.now(UTC)))
-    if not found:
-        raise CertificateError(
-            f"{file}: found no PEM block that is a certificate or a private key, expected at"
-            " least one; give the file that was written as *.crt, *.pem or *.key"
-        )
-    typer.echo("\n\n".join(found))
+    """Print subject, names, issuer and validity of what a file holds or a server serves.
+
+    The exit code is 1 when the server's certificate ended or the bundle does not fit it.
+
+    Example: hami-dra-certs check --connect localhost:8443 --bundle ca.crt
+    --name hami-dra-webhook.hami-dra-system.svc
+    """
+    if (file is None) == (connect is None):
+        raise typer.BadParameter("found both or neither, expected FILE or --connect")
+    if file is not None:
+        typer.echo("\n\n".join(_described_file(file)))
+    elif connect is not None:
+        _check_server(Address.parse(connect), bundle, name)
 
 
 def main() -> None:
@@ -102,6 +124,32 @@ def _issued(
         ip_addresses=ip_addresses,
     )
     return authority, leaf
+
+
+def _described_file(file: Path) -> list[str]:
+    found = list(_described(file.read_bytes(), now=datetime.now(UTC)))
+    if not found:
+        raise CertificateError(
+            f"{file}: found no PEM block that is a certificate or a private key, expected at"
+            " least one; give the file that was written as *.crt, *.pem or *.key"
+        )
+    return found
+
+
+def _check_server(address: Address, bundle: Path | None, name: str | None) -> None:
+    """Print what is served, then judge it."""
+    served = x509.load_pem_x509_certificate(fetch(address))
+    now = datetime.now(UTC)
+    typer.echo(_certificate_text(served, now=now))
+    if now > served.not_valid_after_utc:
+        raise CertificateError(
+            "the served certificate ended, expected one that is valid; see the server's log for"
+            " why it was not renewed"
+        )
+    if bundle is not None:
+        dialled = name or address.host
+        verify(address, name=dialled, bundle_pem=bundle.read_bytes())
+        typer.echo(f"trust:    a client with this bundle that dials {dialled} is content")
 
 
 def _write(path: Path, content: bytes, *, mode: int) -> None:

@@ -109,6 +109,15 @@ def issue(
     return _sealed(builder, key, signer=signer)
 
 
+def check_authority(authority: KeyPair) -> None:
+    """Refuse a pair that `issue` could not sign with at any time.
+
+    Raises:
+        CertificateError: it is damaged, not a pair, or not an authority.
+    """
+    _loaded(authority)
+
+
 def _builder(
     *,
     subject: x509.Name,

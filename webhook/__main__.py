@@ -11,17 +11,22 @@ import uvloop
 from pydantic import ValidationError
 
 from certs.authority import CertificateError
+from certs.bundle import service_names
 from hami_dra.kube.errors import ConfigurationError
 from hami_dra.kube.session import Session
 from hami_dra.kube.templates import MemoryTemplates
 from hami_dra.migration import Policy
+from hami_dra.policies import PolicyFileError, load
 from webhook.app import Dependencies, create_app
-from webhook.certificate import Certificate, CertificateFileError
+from webhook.certificate import Certificate
+from webhook.certificates.files import CertificateFileError, CertificateFiles
+from webhook.certificates.metrics import CertificateCollector
+from webhook.certificates.secret import CertificateSecret
 from webhook.cluster import Cluster
 from webhook.logs import LogFormat, configure
 from webhook.server import Server
-from webhook.settings import Settings
-from webhook.standalone import LOOPBACK, instructions, made_up_certificate
+from webhook.settings import CertificateMode, Settings
+from webhook.standalone import LOOPBACK, instructions, is_address, made_up_certificate
 
 _log = logging.getLogger("webhook")
 
@@ -43,8 +48,21 @@ def serve(
     port: Annotated[int | None, _option("port")] = None,
     tls_cert: Annotated[Path | None, _option("tls_cert")] = None,
     tls_key: Annotated[Path | None, _option("tls_key")] = None,
+    certificate_mode: Annotated[CertificateMode | None, _option("certificate_mode")] = None,
+    namespace: Annotated[str | None, _option("namespace")] = None,
+    service_name: Annotated[str | None, _option("service_name")] = None,
+    certificate_secret: Annotated[str | None, _option("certificate_secret")] = None,
+    mutating_webhook_configuration: Annotated[
+        str | None, _option("mutating_webhook_configuration")
+    ] = None,
+    validating_webhook_configuration: Annotated[
+        str | None, _option("validating_webhook_configuration")
+    ] = None,
+    authority_lifetime_s: Annotated[int | None, _option("authority_lifetime_s")] = None,
+    leaf_lifetime_s: Annotated[int | None, _option("leaf_lifetime_s")] = None,
     kubeconfig: Annotated[Path | None, _option("kubeconfig")] = None,
     context: Annotated[str | None, _option("context")] = None,
+    policy: Annotated[Path | None, _option("policy")] = None,
     standalone: Annotated[bool | None, _option("standalone")] = None,
     log_format: Annotated[LogFormat | None, _option("log_format")] = None,
     log_level: Annotated[str | None, _option("log_level")] = None,
@@ -57,8 +75,10 @@ def serve(
         raise typer.BadParameter(_explain(error)) from None
     configure(settings.log_format, settings.log_level, sys.stderr)
     try:
-        uvloop.run(_standalone(settings) if settings.standalone else _in_cluster(settings))
-    except (CertificateError, CertificateFileError, ConfigurationError) as error:
+        meaning = load(settings.policy) if settings.policy else Policy()
+        serving = _standalone if settings.standalone else _in_cluster
+        uvloop.run(serving(settings, meaning))
+    except (CertificateError, CertificateFileError, ConfigurationError, PolicyFileError) as error:
         typer.echo(f"hami-dra-webhook: {error}", err=True)
         raise typer.Exit(1) from None
 
@@ -68,11 +88,11 @@ def main() -> None:
     app(prog_name="hami-dra-webhook")
 
 
-async def _standalone(settings: Settings) -> None:
+async def _standalone(settings: Settings, policy: Policy) -> None:
     host = settings.host or LOOPBACK
     with made_up_certificate(host) as (certificate, authority_file):
         await Server(
-            create_app(Dependencies(templates=MemoryTemplates())),
+            create_app(Dependencies(templates=MemoryTemplates(), policy=lambda: policy)),
             certificate,
             host=host,
             port=settings.port,
@@ -80,19 +100,20 @@ async def _standalone(settings: Settings) -> None:
         ).serve()
 
 
-async def _in_cluster(settings: Settings) -> None:
-    if settings.tls_cert is None or settings.tls_key is None:
-        raise AssertionError("unreachable: Settings demands both in a cluster")
-    certificate = Certificate(settings.tls_cert, settings.tls_key)
-    certificate.load()
+async def _in_cluster(settings: Settings, policy: Policy) -> None:
+    certificate = Certificate()
+    files = _files(settings, certificate)
     async with await Session.connect(settings.kubeconfig, settings.context) as session:
-        cluster = Cluster(session, Policy())
+        source = files or _secret(settings, certificate, session)
+        cluster = Cluster(session, policy)
         dependencies = Dependencies(
             templates=cluster.templates,
             policy=cluster.policy,
             cards=cluster.cards,
             limits=cluster.limits,
-            checks={"certificate": lambda: certificate.is_loaded, **cluster.checks},
+            checks={"certificate": lambda: certificate.is_valid, **cluster.checks},
+            troubles={"certificate": lambda: certificate.trouble},
+            collectors=(CertificateCollector(certificate),),
         )
         server = Server(
             create_app(dependencies),
@@ -102,9 +123,32 @@ async def _in_cluster(settings: Settings) -> None:
             announce=lambda url: _log.info("listening on %s", url),
         )
         async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(cluster.run())
+            following = [tasks.create_task(each) for each in (cluster.run(), source.run())]
+            await certificate.loaded()
             await server.serve()
-            following.cancel()
+            for task in following:
+                task.cancel()
+
+
+def _files(settings: Settings, certificate: Certificate) -> CertificateFiles | None:
+    """Load the files, if the certificate comes from files; nothing works without them."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    files = CertificateFiles(certificate, settings.tls_cert, settings.tls_key)
+    files.load()
+    return files
+
+
+def _secret(settings: Settings, certificate: Certificate, session: Session) -> CertificateSecret:
+    host = settings.host or ""
+    addresses = [host] if is_address(host) else []
+    return CertificateSecret(
+        session,
+        certificate,
+        place=settings.place,
+        names=service_names(settings.service_name, settings.namespace, *addresses),
+        lifetimes=settings.lifetimes,
+    )
 
 
 def _explain(error: ValidationError) -> str:

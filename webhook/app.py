@@ -6,7 +6,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final
@@ -14,6 +14,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
 from starlette.requests import ClientDisconnect
 
 import hami_dra
@@ -46,6 +47,8 @@ class Dependencies:
         cards: returns what is known of the cluster's cards now.
         limits: returns what the LimitRanges of a namespace insist on now.
         checks: what must hold before reviews are answered, by name.
+        troubles: what needs a person although reviews are answered, by name; empty when nothing.
+        collectors: what `/metrics` shows besides the reviews.
     """
 
     templates: TemplateStore
@@ -53,10 +56,17 @@ class Dependencies:
     cards: Callable[[], Cards] = Cards
     limits: Callable[[str], NamespaceLimits] = lambda _namespace: NO_LIMITS
     checks: Mapping[str, Callable[[], bool]] = field(default_factory=dict)
+    troubles: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    collectors: Sequence[Collector] = ()
 
     def missing(self) -> list[str]:
         """List the checks that do not hold."""
         return [name for name, holds in self.checks.items() if not holds()]
+
+    def degraded(self) -> dict[str, str]:
+        """Return what needs a person, with the reason."""
+        found = {name: trouble() for name, trouble in self.troubles.items()}
+        return {name: reason for name, reason in found.items() if reason}
 
 
 class BodyTooLargeError(RequestError):
@@ -76,12 +86,13 @@ def create_app(dependencies: Dependencies) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
     )
-    metrics = Metrics()
+    metrics = Metrics(dependencies.collectors)
     mutation = _Mutation(dependencies, metrics)
 
     async def readyz() -> JSONResponse:
-        missing = dependencies.missing()
-        return JSONResponse({"missing": missing}, status_code=503 if missing else 200)
+        missing, degraded = dependencies.missing(), dependencies.degraded()
+        body = {"missing": missing, **({"degraded": degraded} if degraded else {})}
+        return JSONResponse(body, status_code=503 if missing else 200)
 
     async def healthz() -> PlainTextResponse:
         return PlainTextResponse("ok")

@@ -1,52 +1,113 @@
-"""The serving certificate: loaded from files into the context that connections use."""
+"""The serving certificate: the context that connections use, and how the last exchange went."""
 
+import asyncio
+import os
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
+from certs.authority import KeyPair
+from certs.bundle import end_of
 
-class CertificateFileError(Exception):
-    """A certificate or key file is missing, unreadable or does not fit the other."""
+
+class UnusableCertificateError(Exception):
+    """A certificate and its key cannot be served with."""
 
 
 class Certificate:
-    """A TLS server context and the files that it is filled from.
+    """A TLS server context whose certificate can be exchanged while it serves.
 
-    Loading again into the same context changes what new connections see, without dropping old ones.
+    New connections see the new one, old connections are not dropped, and what cannot be used is
+    refused before it touches the context.
 
     Attributes:
         context: what the server accepts connections with.
-        is_loaded: whether the context has a certificate.
+        not_after: when the served certificate ends; None before the first.
+        trouble: why the last exchange failed, empty after one that worked.
+        failures: how many exchanges failed.
     """
 
-    def __init__(self, certificate: Path, key: Path) -> None:
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.is_loaded = False
-        self._certificate = certificate
-        self._key = key
+    def __init__(self) -> None:
+        self.context = _context()
+        self.not_after: datetime | None = None
+        self.trouble = ""
+        self.failures = 0
+        self._loaded = asyncio.Event()
 
-    def load(self) -> None:
-        """Read the files.
+    @property
+    def is_valid(self) -> bool:
+        """Tell whether there is a certificate that has not ended."""
+        return self.not_after is not None and datetime.now(UTC) < self.not_after
+
+    async def loaded(self) -> None:
+        """Wait until there is a certificate."""
+        await self._loaded.wait()
+
+    def use(self, pair: KeyPair, *, now: datetime) -> None:
+        """Serve with another pair from now on.
 
         Raises:
-            CertificateFileError: if they cannot be used; a certificate loaded before stays.
+            UnusableCertificateError: if it cannot be used; the certificate before stays.
         """
-        for path in (self._certificate, self._key):
-            try:
-                path.read_bytes()
-            except OSError as error:
-                raise CertificateFileError(
-                    f"could not read {path}: {error.strerror}; it must exist and be readable by"
-                    " the user of this process"
-                ) from error
-        try:
-            self.context.load_cert_chain(self._certificate, self._key, _refuse_password)
-        except (ssl.SSLError, ValueError) as error:
-            raise CertificateFileError(
-                f"could not use {self._certificate} with {self._key}: {error}; expected a PEM"
-                " certificate and its own unencrypted key"
-            ) from error
-        self.is_loaded = True
+        end = _checked_end(pair, now)
+        # A failed load leaves half of the pair behind, so it is tried on a context of its own.
+        for context in (_context(), self.context):
+            _load(context, pair)
+        self.not_after = end
+        self.trouble = ""
+        self._loaded.set()
+
+    def failed(self, reason: str) -> None:
+        """Record that no new certificate could be had; the one before stays."""
+        self.trouble = reason
+        self.failures += 1
+
+    def recovered(self) -> None:
+        """Record that nothing is wrong any more."""
+        self.trouble = ""
+
+
+def _checked_end(pair: KeyPair, now: datetime) -> datetime:
+    try:
+        end = end_of(pair.certificate_pem)
+    except ValueError as error:
+        raise UnusableCertificateError(
+            f"found no readable certificate ({error}), expected PEM"
+        ) from error
+    if end <= now:
+        raise UnusableCertificateError(
+            f"found a certificate that ended at {end:%Y-%m-%d %H:%M:%S} UTC, expected one that is"
+            " valid; issue a new one"
+        )
+    return end
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
+    try:
+        with _as_file(pair.certificate_pem + b"\n" + pair.key_pem) as path:
+            context.load_cert_chain(path, password=_refuse_password)
+    except (ssl.SSLError, ValueError) as error:
+        raise UnusableCertificateError(
+            f"found a pair that TLS refuses ({error}), expected a PEM certificate and its own"
+            " unencrypted key"
+        ) from error
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[Path]:
+    """Give content a path, which `ssl` insists on, without ever touching a disk."""
+    with os.fdopen(os.memfd_create("certificate"), "wb") as file:
+        file.write(content)
+        file.flush()
+        yield Path(f"/proc/self/fd/{file.fileno()}")
 
 
 def _refuse_password() -> str:

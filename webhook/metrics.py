@@ -1,8 +1,10 @@
 """What the webhook counts. Each app has a registry of its own, so tests and replicas do not mix."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client.registry import Collector
 
 from hami_dra.kube.templates import Outcome
 from webhook.response import Decision
@@ -17,6 +19,9 @@ _BUCKETS_S: Final = (
 class Metrics:
     """The metrics of one app.
 
+    Args:
+        others: collectors that are shown too.
+
     Attributes:
         registry: what `/metrics` shows.
         reviews: admission reviews by decision.
@@ -24,9 +29,11 @@ class Metrics:
         templates: templates that admitted pods needed, by what it took to have them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, others: Iterable[Collector] = ()) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        for other in others:
+            self.registry.register(other)
         self.reviews = Counter(
             "hami_dra_webhook_reviews",
             "Admission reviews by decision.",

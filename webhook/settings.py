@@ -1,12 +1,28 @@
 """Where the webhook runs: environment and flags. What a migration means is Policy, not this."""
 
+from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from certs.bundle import Lifetimes
+from certs.secret import Place
+from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE
 from webhook.logs import LogFormat
+
+Seconds = Annotated[int, Field(ge=1)]
+
+_DAY_S = 24 * 60 * 60
+
+
+class CertificateMode(StrEnum):
+    """Where the serving certificate comes from."""
+
+    FILES = "files"
+    SECRET = "secret"  # noqa: S105 - a kind of object
 
 
 class Settings(BaseSettings):
@@ -25,13 +41,35 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 8443
     """TCP port; above 1023, so that no privilege is needed. 0 lets the system choose."""
     tls_cert: Path | None = None
-    """PEM file with the serving certificate and its intermediates. Required in a cluster."""
+    """PEM file with the serving certificate and its intermediates, read again when it changes.
+    Required in the mode files."""
     tls_key: Path | None = None
-    """PEM file with the certificate's private key, unencrypted. Required in a cluster."""
+    """PEM file with the certificate's private key, unencrypted. Required in the mode files."""
+    certificate_mode: CertificateMode = CertificateMode.FILES
+    """files: somebody else renews --tls-cert and --tls-key. secret: the replicas share an authority
+    in a Secret, sign their own certificates and keep the caBundle of the registrations right."""
+    namespace: str = SYSTEM_NAMESPACE
+    """Namespace of the Service and the Secret; part of the name in the certificate."""
+    service_name: str = NAME
+    """Service by which the API server reaches us; part of the name in the certificate."""
+    certificate_secret: str = f"{NAME}-ca"
+    """Secret with the authority, in the mode secret; made when absent."""
+    mutating_webhook_configuration: str = NAME
+    """MutatingWebhookConfiguration whose caBundle is kept right, in the mode secret."""
+    validating_webhook_configuration: str = NAME
+    """ValidatingWebhookConfiguration whose caBundle is kept right, in the mode secret."""
+    authority_lifetime_s: Seconds = 365 * _DAY_S
+    """Seconds an authority is valid, in the mode secret; after two thirds another one follows."""
+    leaf_lifetime_s: Seconds = 30 * _DAY_S
+    """Seconds a serving certificate is valid, in the mode secret; at most a third of the
+    authority's. It is renewed after two thirds."""
     kubeconfig: Path | None = None
     """How to reach the API server. Default: KUBECONFIG, the pod's service account, the home."""
     context: str | None = None
     """Context of the kubeconfig. Default: its current one."""
+    policy: Path | None = None
+    """Policy file, which says what a migration means. Default: NVIDIA's resources as HAMi has them;
+    `hami-dra policy show` prints that file."""
     standalone: bool = False
     """Answer reviews without a cluster: templates stay in memory, the certificate is made up."""
     log_format: LogFormat = LogFormat.AUTO
@@ -39,11 +77,38 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe lines to write; every review is one line at info."""
 
+    @property
+    def place(self) -> Place:
+        """Where the authority's Secret and the registrations are."""
+        return Place(
+            namespace=self.namespace,
+            secret=self.certificate_secret,
+            mutating=self.mutating_webhook_configuration,
+            validating=self.validating_webhook_configuration,
+        )
+
+    @property
+    def lifetimes(self) -> Lifetimes:
+        """How long certificates are valid, in the mode secret."""
+        return Lifetimes(
+            authority=timedelta(seconds=self.authority_lifetime_s),
+            leaf=timedelta(seconds=self.leaf_lifetime_s),
+        )
+
     @model_validator(mode="after")
     def _have_a_certificate(self) -> Self:
-        if not self.standalone and (self.tls_cert is None or self.tls_key is None):
+        has_files = self.tls_cert is not None and self.tls_key is not None
+        if self.certificate_mode is CertificateMode.SECRET:
+            if self.tls_cert or self.tls_key:
+                raise ValueError(
+                    "found --tls-cert or --tls-key beside --certificate-mode secret, expected"
+                    " either; leave one out"
+                )
+            _ = self.lifetimes  # judges itself
+        elif not self.standalone and not has_files:
             raise ValueError(
                 "found no certificate: name its files with --tls-cert and --tls-key"
-                " (HAMI_DRA_WEBHOOK_TLS_CERT, HAMI_DRA_WEBHOOK_TLS_KEY), or try --standalone"
+                " (HAMI_DRA_WEBHOOK_TLS_CERT, HAMI_DRA_WEBHOOK_TLS_KEY), let the replicas sign"
+                " their own with --certificate-mode secret, or try --standalone"
             )
         return self

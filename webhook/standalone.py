@@ -25,13 +25,11 @@ _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - only its existence is asked; m
 def made_up_certificate(host: str) -> Iterator[tuple[Certificate, Path]]:
     """Serve with a certificate of our own authority, whose file is yielded too.
 
-    The files are private to this user and, where the system allows, never touch a disk; the key is
-    gone as soon as it is loaded.
+    The file is private to this user and, where the system allows, never touches a disk.
     """
     parent = _MEMORY if _MEMORY.is_dir() else None
     with TemporaryDirectory(prefix="hami-dra-webhook-", dir=parent) as directory:
-        home = Path(directory)
-        authority_file, leaf_file, key_file = (home / n for n in ("ca.crt", "tls.crt", "tls.key"))
+        authority_file = Path(directory) / "ca.crt"
         now = datetime.now(UTC)
         authority = create_authority("hami-dra standalone", now=now, lifetime=_LIFETIME)
         leaf = issue(
@@ -40,15 +38,12 @@ def made_up_certificate(host: str) -> Iterator[tuple[Certificate, Path]]:
             usages=(Usage.SERVER,),
             now=now,
             lifetime=_LIFETIME,
-            dns_names=("localhost", *([] if _is_address(host) else [host])),
-            ip_addresses=(LOOPBACK, "::1", *([host] if _is_address(host) else [])),
+            dns_names=("localhost", *([] if is_address(host) else [host])),
+            ip_addresses=(LOOPBACK, "::1", *([host] if is_address(host) else [])),
         )
         authority_file.write_bytes(authority.certificate_pem)
-        leaf_file.write_bytes(leaf.certificate_pem)
-        key_file.write_bytes(leaf.key_pem)
-        certificate = Certificate(leaf_file, key_file)
-        certificate.load()
-        key_file.unlink()
+        certificate = Certificate()
+        certificate.use(leaf, now=now)
         yield certificate, authority_file
 
 
@@ -66,7 +61,8 @@ def instructions(url: str, authority_file: Path) -> str:
     )
 
 
-def _is_address(host: str) -> bool:
+def is_address(host: str) -> bool:
+    """Tell an IP address from a name."""
     try:
         ip_address(host)
     except ValueError:

@@ -1,13 +1,19 @@
 """`hami-dra-certs` writes usable files and explains what a file holds."""
 
+import socket
 import ssl
 import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from typer.testing import CliRunner
 
 from certs.__main__ import app, main
+from certs.authority import CertificateError
+from certs.served import Address
 
 run = CliRunner()
 
@@ -85,6 +91,81 @@ def test_trouble_is_one_line_on_stderr(
     assert (ended.value.code, said.out) == (1, "")
     assert message in said.err
     assert said.err.count("\n") == 1
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A server that does nothing but shake hands, and the files it was made of."""
+    out = written(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(out / "tls.crt", out / "tls.key")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = Thread(target=shake_hands, args=(listener, context))
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}", out
+        # Closing alone does not wake who waits in accept.
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def shake_hands(listener: socket.socket, context: ssl.SSLContext) -> None:
+    while True:
+        try:
+            plain, _ = listener.accept()
+        except OSError:
+            return
+        with plain, suppress(OSError), context.wrap_socket(plain, server_side=True) as secured:
+            secured.recv(1)
+
+
+def test_check_asks_a_server_and_tries_a_bundle(server: tuple[str, Path]) -> None:
+    address, out = server
+    trusting = ["--bundle", str(out / "ca.crt"), "--name", "a.b.svc"]
+
+    seen = run.invoke(app, ["check", "--connect", address], catch_exceptions=False)
+    fits = run.invoke(app, ["check", "--connect", address, *trusting], catch_exceptions=False)
+
+    assert (seen.exit_code, fits.exit_code) == (0, 0)
+    assert "names:    a.b.svc, 127.0.0.1\n" in seen.stdout
+    assert "trust:" not in seen.stdout
+    assert "a client with this bundle that dials a.b.svc is content" in fits.stdout
+
+
+@pytest.mark.parametrize(
+    ("bundle", "name", "message"),
+    [
+        ("other/new/ca.crt", "a.b.svc", "the bundle does not fit"),
+        ("new/ca.crt", "c.d.svc", "Hostname mismatch"),
+        ("new/tls.key", "a.b.svc", "no readable certificate"),
+    ],
+)
+def test_a_bundle_that_does_not_fit_is_an_error(
+    tmp_path: Path, server: tuple[str, Path], bundle: str, name: str, message: str
+) -> None:
+    written(tmp_path / "other")
+    argv = ["check", "--connect", server[0], "--bundle", str(tmp_path / bundle), "--name", name]
+
+    done = run.invoke(app, argv)
+
+    assert isinstance(done.exception, CertificateError)
+    assert message in str(done.exception)
+
+
+@pytest.mark.parametrize("address", ["localhost", ":1", "localhost:x"])
+def test_an_address_needs_both_halves(address: str) -> None:
+    done = run.invoke(app, ["check", "--connect", address])
+
+    assert "expected HOST:PORT" in str(done.exception)
+
+
+def test_an_address_may_be_of_either_family() -> None:
+    assert Address.parse("[::1]:8443") == Address("::1", 8443)
+    assert Address.parse("webhook:8443") == Address("webhook", 8443)
+
+
+@pytest.mark.parametrize("argv", [[], ["tls.crt", "--connect", "localhost:1"]])
+def test_check_needs_one_thing_to_look_at(argv: list[str]) -> None:
+    assert run.invoke(app, ["check", *argv]).exit_code == 2
 
 
 def test_help_names_an_example() -> None:

@@ -73,7 +73,7 @@ async def test_standalone_serves_what_it_prints_and_ends_at_a_signal() -> None:
 
     assert answer["allowed"] is True
     assert answer["patch"]
-    assert left == ["ca.crt", "tls.crt"]
+    assert left == ["ca.crt"]
     assert names_beside(authority) == []
 
 

@@ -22,7 +22,17 @@ SLICES = f"{API}/resourceslices"
 
 LIMITS = "/api/v1/limitranges"
 
-_KINDS = {"limitranges", "resourceclaimtemplates", "resourceslices"}
+REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+
+_GROUPS = (API, REGISTRATION, "/api/v1")
+_KINDS = {
+    "limitranges",
+    "mutatingwebhookconfigurations",
+    "resourceclaimtemplates",
+    "resourceslices",
+    "secrets",
+    "validatingwebhookconfigurations",
+}
 
 
 class ApiDouble:
@@ -128,7 +138,8 @@ class ApiDouble:
         return await self._route(request, watching=watching)
 
     async def _route(self, request: web.BaseRequest, *, watching: bool) -> web.StreamResponse:
-        parts = request.path.removeprefix(f"{API}/").removeprefix("/api/v1/").split("/")
+        [group] = [each for each in _GROUPS if request.path.startswith(f"{each}/")] or [""]
+        parts = request.path.removeprefix(f"{group}/").split("/")
         namespace = parts[1] if parts[0] == "namespaces" else ""
         kind, *rest = parts[2:] if namespace else parts
         if kind not in _KINDS:
@@ -241,6 +252,8 @@ def _selected(request: web.BaseRequest, item: Json) -> bool:
     if name and item["metadata"].get("labels", {}).get(name) != value:
         return False
     field, _, wanted = request.query.get("fieldSelector", "").partition("=")
+    if field == "metadata.name":
+        return bool(item["metadata"]["name"] == wanted)
     return not field or bool(item["spec"].get("driver") == wanted)
 
 
