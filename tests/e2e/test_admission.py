@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 from ruamel.yaml import YAML
 
 from hami_dra.lab import modules, webhook
@@ -13,7 +14,9 @@ from hami_dra.lab.demo import NODES
 from hami_dra.lab.failure import KubectlError
 from hami_dra.lab.nodes import add_node
 from hami_dra.lab.wait import until
+from hami_dra.migration import Json
 from tests.e2e.world import World, pod
+from tests.pods import migrated, pods
 
 pytestmark = pytest.mark.cluster
 
@@ -178,16 +181,37 @@ def test_the_cli_and_the_webhook_lead_to_the_same_allocation(world: World) -> No
     assert without_webhook == with_webhook
 
 
-def test_every_template_of_the_golden_cases_is_accepted_by_the_api_server(world: World) -> None:
-    """CEL cost included: a dry run validates just as a creation does."""
-    documents = [
+def golden_templates() -> list[Json]:
+    """Return the templates of all golden cases."""
+    return [
         document
         for expected in sorted(CASES.glob("*/expected.yaml"))
         for document in YAML(typ="safe").load_all(expected)
+        if document.get("kind") == "ResourceClaimTemplate"
     ]
-    templates = [each for each in documents if each.get("kind") == "ResourceClaimTemplate"]
 
-    manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": templates})
+
+def drawn_templates() -> list[Json]:
+    """Return the templates of pods as the property tests draw them."""
+    found: dict[str, Json] = {}
+
+    @settings(max_examples=1000, database=None)
+    @given(pods())
+    def draw(drawn: Json) -> None:
+        result = migrated(drawn)
+        for template in result[0].templates if result else ():
+            found[template.name] = template.manifest()
+
+    draw()
+    return list(found.values())
+
+
+def test_the_api_server_accepts_every_template(world: World) -> None:
+    """CEL cost included: a dry run validates just as a creation does."""
+    golden, drawn = golden_templates(), drawn_templates()
+
+    manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*golden, *drawn]})
     world.kubectl("create", "--dry-run=server", "-f", "-", stdin=manifest)
 
-    assert len(templates) > 30
+    assert len(golden) > 60
+    assert len(drawn) > 60
