@@ -12,3 +12,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update", action="store_true", help="rewrite the golden files in tests/cases"
     )
+    parser.addoption(
+        "--kube-version",
+        metavar="VERSION",
+        help="version of Kubernetes for the tests marked `cluster`; default: the lab's",
+    )
+    parser.addoption(
+        "--all-placements",
+        action="store_true",
+        help="play every recorded placement, not only one in seven (takes minutes)",
+    )
+
+
+@pytest.fixture(scope="session")
+def kube_version(request: pytest.FixtureRequest) -> str | None:
+    """Return the version of Kubernetes that the run is about; None means the lab's default."""
+    version: str | None = request.config.getoption("--kube-version")
+    return version

@@ -19,8 +19,10 @@ unknown = st.dictionaries(st.from_regex(r"x[a-z]{1,5}", fullmatch=True), anythin
 amounts = st.sampled_from(
     [0, 1, 2, 30, 100, 120, "1k", "1000m", "8Gi", "-1", "0.5", "x", 4096, None]
 )
-resources = st.dictionaries(st.sampled_from([*MANAGED, "cpu"]), amounts, max_size=4)
-sensible = st.fixed_dictionaries(
+resources: st.SearchStrategy[Json] = st.dictionaries(
+    st.sampled_from([*MANAGED, "cpu"]), amounts, max_size=4
+)
+sensible: st.SearchStrategy[Json] = st.fixed_dictionaries(
     {},
     optional={
         "cpu": st.just(1),
@@ -44,7 +46,8 @@ def containers(draw: st.DrawFn) -> Json:
         # A copy: JSON has no shared objects, and a patch on one of two would edit both.
         asked = draw(st.sampled_from([{}, dict(limits)]))
     else:
-        limits, asked = draw(resources), draw(resources)
+        limits = draw(resources)
+        asked = draw(resources)
     inside: Json = {**draw(unknown), "limits": limits, "requests": asked}
     return {**draw(unknown), "image": "i", "resources": inside}
 

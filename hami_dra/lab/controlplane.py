@@ -30,6 +30,9 @@ _LEFT_OUT = ("node-lifecycle-controller", "taint-eviction-controller")
 _OLDEST = (1, 34)
 _CONSUMABLE_CAPACITY_IS_DEFAULT = (1, 36)
 
+# Older etcd insists on host and port where it tells other members of itself; there are none.
+_ADVERTISED = f"http://{LOOPBACK}:1"
+
 # The kernel's limit of a socket's path is 108 bytes with the final zero.
 _LONGEST_SOCKET_PATH = 107
 
@@ -63,10 +66,10 @@ def etcd_arguments(layout: Layout) -> list[str]:
         "--name=lab",
         f"--data-dir={layout.etcd_data}",
         f"--listen-client-urls={client}",
-        f"--advertise-client-urls={client}",
+        f"--advertise-client-urls={_ADVERTISED}",
         f"--listen-peer-urls={peer}",
-        f"--initial-advertise-peer-urls={peer}",
-        f"--initial-cluster=lab={peer}",
+        f"--initial-advertise-peer-urls={_ADVERTISED}",
+        f"--initial-cluster=lab={_ADVERTISED}",
         # Waiting for the disk protects data from a power cut; this data does not outlive us.
         "--unsafe-no-fsync",
         # Milliseconds; alone, it only waits for the election before it elects itself.

@@ -1,5 +1,6 @@
 // Command cluster is one multi-call binary with the parts of a Kubernetes
-// control plane and the kubelet: `cluster kube-apiserver --help`.
+// control plane and the kubelet: `cluster kube-apiserver --help`. Tests call one
+// more part, `cluster celeval`, which shares the scheduler's code.
 //
 // One binary instead of five shares what they have in common (about 147 MB
 // instead of 500) and is linked once. Only the chosen component is constructed,
@@ -22,6 +23,8 @@ import (
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+
+	"hami-dra/cluster/celeval"
 )
 
 // components maps a component's name to the constructor of its command.
@@ -53,11 +56,22 @@ func main() {
 		etcdmain.Main(os.Args)
 		return
 	}
+	if name == "celeval" {
+		evaluate()
+		return
+	}
 	build, known := components[name]
 	if !known {
 		fmt.Fprintf(os.Stderr, "cluster: found component %q, expected etcd, kube-apiserver, "+
-			"kube-controller-manager, kube-scheduler or kubelet\n", name)
+			"kube-controller-manager, kube-scheduler, kubelet or celeval\n", name)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(build()))
+}
+
+func evaluate() {
+	if err := celeval.Serve(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "celeval: %v\n", err)
+		os.Exit(1)
+	}
 }

@@ -14,9 +14,9 @@ LOGS = Path(__file__).parents[2] / ".pytest_cache" / "cluster-logs"
 
 
 @pytest.fixture(scope="session")
-def shared_scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+def shared_scene(request: pytest.FixtureRequest, kube_version: str | None) -> Iterator[Scene]:
     """A control plane with the webhook registered and no node; its logs stay after a failure."""
-    with scene({}) as shown:
+    with scene({}, version=kube_version) as shown:
         yield shown
         if request.session.testsfailed:
             shown.cluster.collect_logs(LOGS)

@@ -2,10 +2,11 @@
 
 import pytest
 
+from hami_dra.lab import modules
 from hami_dra.lab.shares import tenants
 from hami_dra.migration import Json
 from hami_dra.migration.record import ANNOTATION
-from tests.e2e.world import World, pod
+from tests.e2e.world import COUNTS_CARDS_TOGETHER, World, pod
 
 pytestmark = pytest.mark.cluster
 
@@ -104,6 +105,20 @@ def test_the_eleventh_tenant_of_a_card_waits_until_one_leaves(world: World) -> N
     assert tenants(world.shares()) == {card.uuid: 10}
 
 
+def test_a_full_card_leaves_the_node_s_other_card_to_the_next_pod(world: World) -> None:
+    """Not so where the scheduler counts all cards of a node together (.github/VERSIONS.md)."""
+    first, second = world.add_node("a", a100_80g=2)
+    world.apply(pod("one", {"gpumem": 50000}))
+    world.await_scheduled("one")
+    world.apply(pod("two", {"gpumem": 50000}))
+
+    if modules.minor(world.scene.cluster.version) in COUNTS_CARDS_TOGETHER:
+        world.await_refused("two")
+    else:
+        world.await_scheduled("two")
+        assert tenants(world.shares()) == {first.uuid: 1, second.uuid: 1}
+
+
 def test_two_cards_are_two_different_cards_and_a_third_is_not_invented(world: World) -> None:
     cards = world.add_node("a", l4_24g=2)
     world.apply(pod("two", {"gpu": 2, "gpumem": 5000, "gpucores": 20}))
@@ -117,9 +132,22 @@ def test_two_cards_are_two_different_cards_and_a_third_is_not_invented(world: Wo
     world.await_refused("three")
 
 
+def test_more_cards_than_a_node_has_leave_the_scheduler_alive(world: World) -> None:
+    """With `count: 3`, Kubernetes 1.34's scheduler ended here (ruling 10)."""
+    world.add_node("a", l4_24g=2)
+    world.apply(pod("three", {"gpu": 3, "gpumem": 100}))
+
+    world.await_refused("three")
+
+    world.scene.cluster.check()
+    world.apply(pod("two", {"gpu": 2, "gpumem": 100}))
+    world.await_scheduled("two")
+    assert len({share.uuid for share in world.shares()}) == 2
+
+
 def test_a_hundred_equal_pods_need_one_template_and_leave_no_claim(world: World) -> None:
-    world.add_node("a", a100_80g=8)
-    world.add_node("b", a100_80g=8)
+    for node in "abcdefghij":
+        world.add_node(node, a100_80g=1)
     names = [f"equal-{number}" for number in range(100)]
     world.apply(*(pod(name, {"gpumem": 500}) for name in names))
     world.await_all_scheduled(100)

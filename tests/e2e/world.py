@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from subprocess import CompletedProcess
+from typing import Final
 
 from hami_dra.kube.errors import ApiError
 from hami_dra.lab.nodes import add_node
@@ -13,6 +14,10 @@ from hami_dra.lab.shares import Share, read_shares
 from hami_dra.lab.wait import until
 from hami_dra.migration import Cards, Json, Policy, migrate
 from hami_dra.node.inventory import Card
+
+COUNTS_CARDS_TOGETHER: Final = frozenset({"1.34"})
+"""Versions whose scheduler counts what is taken of a card against its node's other cards too
+(.github/VERSIONS.md)."""
 
 
 @dataclass
