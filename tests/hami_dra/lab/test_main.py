@@ -43,4 +43,4 @@ def test_an_unknown_version_names_the_known_ones() -> None:
     done = lab("build", "--version", "1.2", KUBEBUILDER_ASSETS="")
 
     assert done.returncode == 1
-    assert "found 1.37.2 in" in done.stderr
+    assert "found 1.37.2, " in done.stderr
