@@ -40,7 +40,7 @@ test: $(STAMP) ## Run every test, those on the real control plane included.
 
 .PHONY: test-fast
 test-fast: $(STAMP) ## Run the tests that need no cluster.
-	@$(BIN)/pytest -m "not cluster"
+	@$(BIN)/pytest -m "not cluster" -n auto -p no:benchmark
 
 .PHONY: test-matrix
 test-matrix: $(STAMP) ## Run the tests on a real control plane on other versions of Kubernetes (builds each once).
