@@ -22,7 +22,6 @@ from hami_dra.lab.readiness import is_ok
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json, Policy
 from hami_dra.migration.registration import (
-    GUARD_NAME,
     NAME,
     SYSTEM_NAMESPACE,
     guard,
@@ -106,12 +105,6 @@ def register_guard(api: Api, policy: Policy | None = None) -> None:
     admission, binding = guard(policy or Policy())
     api.create(_GUARDS, admission)
     api.create(_BINDINGS, binding)
-
-
-def unregister_guard(api: Api) -> None:
-    """Take the guard back."""
-    api.delete(_BINDINGS, GUARD_NAME)
-    api.delete(_GUARDS, GUARD_NAME)
 
 
 def await_registered(api: Api, namespace: str) -> None:

@@ -69,6 +69,7 @@ class _Reader:
         self._written = written
 
     def read(self, node: Node, path: FieldPath, around: tuple[Node, ...]) -> Any:  # noqa: ANN401 - any YAML
+        """Return a node's value, noting its line and what is wrong with it."""
         line = node.start_mark.line + 1
         self._written.lines.setdefault(path, line)
         if node in around:

@@ -128,12 +128,14 @@ class _SessionApi:
         self._session = session
 
     async def read(self, path: str) -> Json | None:
+        """Return an object, None where there is none."""
         try:
             return await self._session.get(path)
         except NotFoundError:
             return None
 
     async def create(self, collection: str, item: Json) -> bool:
+        """Create an object; False where somebody was faster."""
         try:
             await self._session.create(collection, item)
         except ConflictError:
@@ -141,6 +143,7 @@ class _SessionApi:
         return True
 
     async def replace(self, path: str, item: Json) -> bool:
+        """Replace an object; False where it has changed or gone since it was read."""
         try:
             await self._session.replace(path, item)
         except (ConflictError, NotFoundError):
