@@ -1,6 +1,7 @@
 """Convert: apply to manifests the very patch that the webhook would send for their pods."""
 
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from typing import Final
 
 import jsonpatch
@@ -31,7 +32,7 @@ def convert(documents: Iterable[Document], policy: Policy, cards: Cards) -> Outc
         for workload, migration in migrations:
             output += _templates(workload, migration, written)
             # jsonpatch edits the round-trip nodes in place, so comments and order survive.
-            jsonpatch.apply_patch(workload.pod, migration.patch, in_place=True)
+            jsonpatch.apply_patch(workload.pod, deepcopy(migration.patch), in_place=True)
         output += root.dump() if migrations else document.text
         findings += found
         converted += len(migrations)

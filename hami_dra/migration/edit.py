@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from hami_dra.migration import entry
+from hami_dra.migration.excerpt import SCHEDULER_OWNED
 from hami_dra.migration.json import Json, as_array, as_object
 from hami_dra.migration.notice import RejectedPod
 from hami_dra.migration.place import Place
 from hami_dra.migration.record import ANNOTATION, Record
 
-_SCHEDULER_OWNED: Final = ("hami.io/vgpu-", "hami.io/bind-")
 _SECTIONS: Final = ("limits", "requests")
 
 
@@ -133,7 +133,7 @@ class PodEdit:
         dropped: list[str] = []
         for section in ("annotations", "labels"):
             marks = as_object(self._metadata.get(section), f"metadata.{section}")
-            gone = [key for key in marks if key.startswith(_SCHEDULER_OWNED)]
+            gone = [key for key in marks if key.startswith(SCHEDULER_OWNED)]
             if gone:
                 kept = {key: value for key, value in marks.items() if key not in gone}
                 self._metadata[section] = kept

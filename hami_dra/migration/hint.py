@@ -14,7 +14,9 @@ from hami_dra.migration.policy import HintNames
 from hami_dra.migration.selector import selectors
 from hami_dra.migration.shape import Choice
 
-_DISABLE: Final = "CUDA_DISABLE_CONTROL"
+DISABLE_CONTROL: Final = "CUDA_DISABLE_CONTROL"
+"""Environment variable that switches the native library off."""
+
 _MUTEX: Final = "mutex"
 _MIG: Final = "mig"
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})  # Go's strconv.ParseBool
@@ -57,15 +59,23 @@ def lost_hints(
     for name in (hints.node_policy, hints.weights):
         if name in annotations:
             yield _lost(name, "the scheduler's own scores order the nodes")
-    if annotations.get(family.annotations.numa_bind) in _TRUE:
+    if _is_true(annotations.get(family.annotations.numa_bind)):
         yield _lost(family.annotations.numa_bind, "cards of several NUMA nodes may be taken")
 
 
 def control_disabled(place: Place) -> bool:
     """Tell whether a container's environment switches the native library off."""
     env = as_array(place.container.get("env"), f"{place.path}.env")
-    values = [e.get("value") for e in env if isinstance(e, dict) and e.get("name") == _DISABLE]
-    return bool(values) and values[-1] in _TRUE
+    values = [
+        variable.get("value")
+        for variable in env
+        if isinstance(variable, dict) and variable.get("name") == DISABLE_CONTROL
+    ]
+    return bool(values) and _is_true(values[-1])
+
+
+def _is_true(value: object) -> bool:
+    return isinstance(value, str) and value in _TRUE
 
 
 def _tokens(value: object) -> list[str]:

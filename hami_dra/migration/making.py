@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from hami_dra.migration.claim import Shape, Template, build_template
 from hami_dra.migration.difference import difference
@@ -14,18 +13,17 @@ from hami_dra.migration.json import Json, as_object
 from hami_dra.migration.legacy import WHOLE, Request, carries, read_request
 from hami_dra.migration.notice import Code, Notice
 from hami_dra.migration.place import Place
-from hami_dra.migration.policy import Policy
+from hami_dra.migration.policy import CORE_POLICY_VARIABLE, LOG_LEVEL_VARIABLE, Policy
 from hami_dra.migration.quantity import QuantityError, parse
 from hami_dra.migration.record import Converted, Record
 from hami_dra.migration.shape import Cards, shape_of
-
-_CORE_POLICY: Final = "GPU_CORE_UTILIZATION_POLICY"
-_LOG_LEVEL: Final = "LIBCUDA_LOG_LEVEL"
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
     """What has to happen to a pod so that it runs on DRA.
+
+    Equal pods may be given the very same object, so neither it nor its patch is ever to be changed.
 
     Attributes:
         patch: RFC 6902 operations on the pod; empty when nothing changes.
@@ -218,9 +216,9 @@ class Making:
         """Hand on what the policy tells the native library, as the legacy webhook did."""
         policy = self._policy
         if policy.core_policy not in {"", "default"}:
-            self._edit.set_variable(place, _CORE_POLICY, policy.core_policy)
+            self._edit.set_variable(place, CORE_POLICY_VARIABLE, policy.core_policy)
         if policy.log_level and place.name in self._served:
-            self._edit.set_variable(place, _LOG_LEVEL, policy.log_level)
+            self._edit.set_variable(place, LOG_LEVEL_VARIABLE, policy.log_level)
         if policy.hide_cards and not self._was_served(place):
             for family in policy.families:
                 if family.visible_variable and family.name not in self._served[place.name]:

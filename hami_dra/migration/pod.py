@@ -3,10 +3,13 @@
 The pod is edited as a whole and the patch is the difference, so no JSON pointer is written by hand.
 """
 
+import marshal
+from functools import lru_cache
 from typing import Final
 
 from hami_dra.migration import record
 from hami_dra.migration.edit import NamespaceLimits
+from hami_dra.migration.excerpt import MIRROR_ANNOTATION, OPT_OUT_LABEL, excerpt
 from hami_dra.migration.json import Json, as_object
 from hami_dra.migration.legacy import carries
 from hami_dra.migration.making import Making, Migration, asked_again
@@ -16,17 +19,18 @@ from hami_dra.migration.policy import Policy
 from hami_dra.migration.record import Record
 from hami_dra.migration.shape import Cards
 
-MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
-"""Marks the API's copy of a static pod, which nothing may change."""
-
-OPT_OUT_LABEL: Final = "hami.io/webhook"
-"""Label of pods and namespaces that legacy, and we, leave alone when it says `ignore`."""
-
 OPT_OUT_VALUE: Final = "ignore"
 """The value of the opt-out label that counts."""
 
 NO_LIMITS: Final = NamespaceLimits()
 """A namespace without LimitRanges on managed resources."""
+
+# Pods of one workload have equal excerpts. Both bounds keep what is remembered below 10 MiB.
+_REMEMBERED: Final = 512
+_LONGEST: Final = 8 * 1024
+
+# The last format of marshal without references: equal values give equal bytes.
+_WITHOUT_REFERENCES: Final = 2
 
 
 def migrate(
@@ -46,6 +50,24 @@ def migrate(
     Raises:
         RejectedPod: if legacy HAMi or the API server would refuse the pod, or it could never run.
     """
+    part = excerpt(pod, policy)
+    try:
+        key = marshal.dumps(part, _WITHOUT_REFERENCES)
+    except ValueError:  # a YAML library's own types, or lists that are too deep
+        return migrate_part(part, policy, cards, limits)
+    if len(key) > _LONGEST:
+        return migrate_part(part, policy, cards, limits)
+    return _remembered(key, policy, cards, limits)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _remembered(key: bytes, policy: Policy, cards: Cards, limits: NamespaceLimits) -> Migration:
+    """Migrate an excerpt of plain JSON. Bytes tell 1, 1.0 and true apart; a dict would not."""
+    return migrate_part(marshal.loads(key), policy, cards, limits)  # noqa: S302 - our own bytes
+
+
+def migrate_part(pod: Json, policy: Policy, cards: Cards, limits: NamespaceLimits) -> Migration:
+    """Migrate a pod, or its excerpt, which comes to the same; see `migrate`."""
     every = places(pod)
     asking = [place for place in every if carries(place.container, policy.managed_names)]
     if not asking or _is_opted_out(pod):

@@ -12,6 +12,12 @@ from hami_dra.migration.family import Family, Name, Record
 from hami_dra.migration.json import Json
 from hami_dra.migration.presets import PRESETS
 
+CORE_POLICY_VARIABLE: Final = "GPU_CORE_UTILIZATION_POLICY"
+"""Environment variable that carries `core_policy` to the native library."""
+
+LOG_LEVEL_VARIABLE: Final = "LIBCUDA_LOG_LEVEL"
+"""Environment variable that carries `log_level` to the native library."""
+
 _FIRST_WITHOUT_REPEATS: Final = (1, 36)  # measured on 1.34.4, 1.35.4, 1.36.3 and 1.37.2
 
 
@@ -107,6 +113,10 @@ class Policy(Record):
     def card_names(self) -> tuple[str, ...]:
         """Those that ask for cards."""
         return tuple(name for family in self.families for name in family.card_names)
+
+    def __hash__(self) -> int:
+        """Hash the families, which hash their fields once; all fields decide equality."""
+        return hash(self.families)
 
     @property
     def repeats_cards(self) -> bool:

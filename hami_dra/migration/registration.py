@@ -7,8 +7,9 @@ the GPU users'.
 import json
 from typing import Final
 
+from hami_dra.migration.excerpt import MIRROR_ANNOTATION, OPT_OUT_LABEL
 from hami_dra.migration.json import Json
-from hami_dra.migration.pod import MIRROR_ANNOTATION, OPT_OUT_LABEL, OPT_OUT_VALUE
+from hami_dra.migration.pod import OPT_OUT_VALUE
 from hami_dra.migration.policy import Policy
 
 NAME: Final = "hami-dra-webhook"

@@ -12,6 +12,7 @@ import jsonpatch
 import pytest
 
 from hami_dra.migration import Cards, Json, Policy, migrate
+from hami_dra.migration.pod import NO_LIMITS, migrate_part
 
 POLICY = Policy(kubernetes="1.37")
 CARDS = Cards(frozenset({81920}))
@@ -69,9 +70,17 @@ PODS = {"4 KB": pod(1, 40), "25 KB": pod(6, 60)}
 
 
 @pytest.mark.parametrize("size", PODS)
-def bench_migrate(benchmark: Benchmark, size: str) -> None:
+def bench_next_of_its_kind(benchmark: Benchmark, size: str) -> None:
+    """A pod like another one before, as all but the first of a workload are."""
     benchmark.extra_info["bytes"] = len(json.dumps(PODS[size]))
     result = benchmark(migrate, PODS[size], POLICY, CARDS)
+    assert result.patch
+
+
+@pytest.mark.parametrize("size", PODS)
+def bench_first_of_its_kind(benchmark: Benchmark, size: str) -> None:
+    """Nothing is remembered: what the first pod of a workload costs."""
+    result = benchmark(migrate_part, PODS[size], POLICY, CARDS, NO_LIMITS)
     assert result.patch
 
 
