@@ -24,6 +24,7 @@ from webhook.certificates.metrics import CertificateCollector
 from webhook.certificates.secret import CertificateSecret
 from webhook.cluster import Cluster
 from webhook.logs import LogFormat, configure
+from webhook.metrics import EventsCollector
 from webhook.server import Server
 from webhook.settings import CertificateMode, Settings
 from webhook.standalone import LOOPBACK, instructions, is_address, made_up_certificate
@@ -111,9 +112,10 @@ async def _in_cluster(settings: Settings, policy: Policy) -> None:
             policy=cluster.policy,
             cards=cluster.cards,
             limits=cluster.limits,
+            tell=cluster.events.tell,
             checks={"certificate": lambda: certificate.is_valid, **cluster.checks},
             troubles={"certificate": lambda: certificate.trouble},
-            collectors=(CertificateCollector(certificate),),
+            collectors=(CertificateCollector(certificate), EventsCollector(cluster.events)),
         )
         server = Server(
             create_app(dependencies),

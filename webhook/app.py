@@ -46,6 +46,7 @@ class Dependencies:
         policy: returns what a migration means here and now.
         cards: returns what is known of the cluster's cards now.
         limits: returns what the LimitRanges of a namespace insist on now.
+        tell: passes on what was noticed of a pod that is admitted.
         checks: what must hold before reviews are answered, by name.
         troubles: what needs a person although reviews are answered, by name; empty when nothing.
         collectors: what `/metrics` shows besides the reviews.
@@ -55,6 +56,7 @@ class Dependencies:
     policy: Callable[[], Policy] = Policy
     cards: Callable[[], Cards] = Cards
     limits: Callable[[str], NamespaceLimits] = lambda _namespace: NO_LIMITS
+    tell: handlers.Tell = lambda _namespace, _pod, _notices: None
     checks: Mapping[str, Callable[[], bool]] = field(default_factory=dict)
     troubles: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     collectors: Sequence[Collector] = ()
@@ -145,6 +147,7 @@ class _Mutation:
             cards=self._needs.cards(),
             limits=self._needs.limits(asked.namespace),
             templates=self._needs.templates,
+            tell=self._needs.tell,
         )
         entry["decision"] = response.decision
         if isinstance(response, Admitted):

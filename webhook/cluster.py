@@ -1,9 +1,11 @@
 """The webhook's view of its cluster: what it watches and what of that must be known first."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping
 
 from hami_dra.kube.cards import ClusterCards
+from hami_dra.kube.events import OwnerEvents
 from hami_dra.kube.limits import ClusterLimits
 from hami_dra.kube.session import Session
 from hami_dra.kube.templates import ClusterTemplates
@@ -16,10 +18,13 @@ class Cluster:
 
     Attributes:
         templates: the cluster's templates.
+        events: what migrations noticed, told to the pods' owners.
     """
 
     def __init__(self, session: Session, policy: Policy) -> None:
         self.templates = ClusterTemplates(session)
+        # The name of a pod is its host name.
+        self.events = OwnerEvents(session, socket.gethostname())
         self._cards = [ClusterCards(session, family.driver) for family in policy.families]
         self._limits = ClusterLimits(session, policy.managed_names)
         self._version = ServerVersion(session)
@@ -57,6 +62,7 @@ class Cluster:
         async with asyncio.TaskGroup() as tasks:
             for follow in (
                 self.templates.run,
+                self.events.run,
                 self._limits.run,
                 self._version.run,
                 *(cards.run for cards in self._cards),

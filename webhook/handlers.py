@@ -1,11 +1,24 @@
 """Decide a review: everything that a user can influence first, every effect after."""
 
 import asyncio
+from collections.abc import Callable
 
 from hami_dra.kube.templates import Outcome, TemplateConflict, TemplateStore
-from hami_dra.migration import Cards, NamespaceLimits, Policy, RejectedPod, Template, migrate
+from hami_dra.migration import (
+    Cards,
+    Json,
+    NamespaceLimits,
+    Notice,
+    Policy,
+    RejectedPod,
+    Template,
+    migrate,
+)
 from webhook.response import CONFLICT, Admitted, Refused, Response
 from webhook.review import Request, warnings_of
+
+Tell = Callable[[str, Json, tuple[Notice, ...]], None]
+"""Passes on what was noticed of a pod in a namespace; must not wait."""
 
 
 async def mutate(
@@ -15,6 +28,7 @@ async def mutate(
     cards: Cards,
     limits: NamespaceLimits,
     templates: TemplateStore,
+    tell: Tell,
 ) -> Response:
     """Migrate a pod that is being created; anything else passes untouched.
 
@@ -35,6 +49,8 @@ async def mutate(
         ensured = await _ensure(needed, request.namespace, templates)
     except TemplateConflict as conflict:
         return Refused(str(conflict), CONFLICT)
+    if migration.notices and not request.dry_run:
+        tell(request.namespace, request.object, migration.notices)
     return Admitted(migration.patch, warnings_of(migration.notices), ensured)
 
 

@@ -1,11 +1,13 @@
 """What the webhook counts. Each app has a registry of its own, so tests and replicas do not mix."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from hami_dra.kube.events import OwnerEvents
 from hami_dra.kube.templates import Outcome
 from webhook.response import Decision
 
@@ -57,3 +59,19 @@ class Metrics:
             self.reviews.labels(decision)
         for outcome in Outcome:
             self.templates.labels(outcome)
+
+
+class EventsCollector(Collector):
+    """Shows how many notices were told to the owners of pods."""
+
+    def __init__(self, events: OwnerEvents) -> None:
+        self._events = events
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Yield the one counter, by what became of the event."""
+        family = CounterMetricFamily(
+            "hami_dra_webhook_events", "Events about migrations, by outcome.", labels=["outcome"]
+        )
+        family.add_metric(["written"], self._events.written)
+        family.add_metric(["dropped"], self._events.dropped)
+        yield family

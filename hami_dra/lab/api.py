@@ -25,6 +25,7 @@ _ROOTS: Final = {
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "jobs": "/apis/batch/v1",
+    "events": "/apis/events.k8s.io/v1",
     "mutatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1",
     "validatingadmissionpolicies": "/apis/admissionregistration.k8s.io/v1",
     "validatingadmissionpolicybindings": "/apis/admissionregistration.k8s.io/v1",

@@ -24,6 +24,8 @@ pytestmark = pytest.mark.cluster
 CASES = Path(__file__).parents[1] / "cases"
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
 
+HINT = "hami.io/node-scheduler-policy"
+
 REFUSED = {
     "bytes": (
         pod("p", {"gpu": 1, "gpumem": "16Gi"}),
@@ -46,6 +48,39 @@ REFUSED = {
         ["metadata.annotations[nvidia.com/use-gputype]", "matches no card"],
     ),
 }
+
+
+def test_what_a_workload_loses_is_an_event_of_its_owner(world: World) -> None:
+    """The controller gets the warnings of its pods, and nobody reads them there."""
+    template = pod("p", {"gpu": 1, "gpumem": 100}, annotations={HINT: "binpack"})
+    labels = {"app": "owned"}
+    world.apply(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "owned"},
+            "spec": {
+                "replicas": 3,
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {**template["metadata"], "labels": labels},
+                    "spec": template["spec"],
+                },
+            },
+        }
+    )
+
+    def told() -> list[str]:
+        return [e["note"] for e in world.objects("events") if e.get("reason") == "HintLost"]
+
+    until(lambda: len(world.objects("pods")) == 3, what="the pods are there")
+    until(told, what="the owner is told")
+    [replica_set] = world.objects("replicasets")
+    described = world.kubectl("describe", "replicaset", replica_set["metadata"]["name"]).stdout
+
+    [note] = told()
+    assert note.startswith(f"HintLost: metadata.annotations[{HINT}]: no claim can say it;")
+    assert "HintLost" in described
 
 
 def test_a_dry_run_changes_the_pod_and_leaves_no_template(world: World) -> None:

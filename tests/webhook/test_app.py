@@ -91,6 +91,23 @@ async def test_a_dry_run_gets_the_same_patch_and_writes_nothing(
     assert answer_of(await post(app, review_of(pod))) == dry
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_what_was_noticed_is_passed_on_unless_nothing_may_be_written(
+    templates: MemoryTemplates, *, dry_run: bool
+) -> None:
+    told: list[tuple[str, str]] = []
+    app = create_app(
+        Dependencies(
+            templates=templates,
+            tell=lambda namespace, _pod, notices: told.extend((namespace, n.code) for n in notices),
+        )
+    )
+
+    await post(app, review_of(gpu_pod(gpu="1", gpucores="120"), dryRun=dry_run))
+
+    assert told == ([] if dry_run else [("team", "CoresClamped")])
+
+
 async def test_the_namespace_is_the_requests(app: FastAPI, templates: MemoryTemplates) -> None:
     pod = gpu_pod(gpu="1")
     pod["metadata"]["namespace"] = "lies"

@@ -24,8 +24,11 @@ LIMITS = "/api/v1/limitranges"
 
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 
-_GROUPS = (API, REGISTRATION, "/api/v1")
+EVENTS = "/apis/events.k8s.io/v1"
+
+_GROUPS = (API, EVENTS, REGISTRATION, "/api/v1")
 _KINDS = {
+    "events",
     "limitranges",
     "mutatingwebhookconfigurations",
     "resourceclaimtemplates",
@@ -99,6 +102,10 @@ class ApiDouble:
         self._version += 1
         gone["metadata"]["resourceVersion"] = str(self._version)
         await self._record("DELETED", key, gone)
+
+    def names(self) -> list[tuple[str, str, str]]:
+        """Return kind, namespace and name of all that is stored."""
+        return sorted(self._objects)
 
     def found(self, kind: str, namespace: str, name: str) -> Json:
         """Return what is stored."""
