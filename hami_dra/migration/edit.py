@@ -92,6 +92,13 @@ class PodEdit:
         self.use_claim(place, name)
         return name
 
+    def make_from(self, name: str, template: str) -> None:
+        """Have the claim of an entry that was added made from another template."""
+        self._spec["resourceClaims"] = [
+            {**each, "resourceClaimTemplateName": template} if each.get("name") == name else each
+            for each in self._spec["resourceClaims"]
+        ]
+
     def use_claim(self, place: Place, name: str) -> None:
         """Let a container use an entry of the pod."""
         resources = self._own_resources(place)

@@ -35,6 +35,7 @@ class Request:
         cores: percent of each card's compute, 0 (no limit) to 100.
         names_cores: whether the container named the cores itself.
         slices: slices of the card, for a family that counts them; 0 otherwise.
+        least_card_mib: MiB that a card must have although all of it is asked for; 0 for any.
         priority: task priority; None when not given.
         notices: what had to be guessed or changed.
     """
@@ -46,8 +47,19 @@ class Request:
     cores: int = 0
     names_cores: bool = False
     slices: int = 0
+    least_card_mib: int = 0
     priority: int | None = None
     notices: tuple[Notice, ...] = ()
+
+    def on_cards_for(self, other: "Request") -> "Request":
+        """Return this request on cards that have the memory which another one names.
+
+        Of whole cards alone: a share already names as much itself, or does not hold the other.
+        """
+        least = other.memory_mib or 0
+        if self.memory_mib is not None or least <= self.least_card_mib:
+            return self
+        return replace(self, least_card_mib=least)
 
     def holds(self, other: "Request") -> bool:
         """Tell whether a claim for this request serves another one as well, on every axis."""

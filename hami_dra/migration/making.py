@@ -36,13 +36,23 @@ class Migration:
     notices: tuple[Notice, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Held:
-    """A claim that a container got, which others may share."""
+    """A claim that a container got.
+
+    Attributes:
+        family: whose cards it is for.
+        request: what its container asked for.
+        entry: its name in the pod.
+        template: what it is made from.
+        is_shared: whether init containers may use it too, since its own container starts later.
+    """
 
     family: Family
     request: Request
     entry: str
+    template: Template
+    is_shared: bool
 
 
 def asked_again(container: Json, names: Iterable[str]) -> list[str]:
@@ -93,7 +103,6 @@ class Making:
         self._cards = cards
         self._edit = PodEdit(pod, record, limits)
         self._claims: list[_Held] = []
-        self._templates: dict[str, Template] = {}
         self._notices = list(notices)
         self._served: defaultdict[str, set[str]] = defaultdict(set)
         self._changed = False
@@ -158,14 +167,15 @@ class Making:
         if place.ends_early:
             shared = self._claim_that_holds(family, request)
             if shared is not None:
+                self._make_room(shared, request)
                 self._edit.use_claim(place, shared.entry)
                 return shared.entry
             self._notice(Code.INIT_RESERVED, request.path, _reserved(request))
+        self._notice_doubts(family, request)
         template = build_template(self._shape(family, request))
-        self._templates[template.name] = template
         name = self._edit.add_claim(place, f"{family.entry_prefix}-{place.name}", template.name)
-        if not place.ends_early:
-            self._claims.append(_Held(family, request, name))
+        held = _Held(family, request, name, template, is_shared=not place.ends_early)
+        self._claims.append(held)
         return name
 
     def _claim_that_holds(self, family: Family, request: Request) -> _Held | None:
@@ -174,23 +184,40 @@ class Making:
         Legacy reserved the larger of both, so a need that fits inside costs nothing.
         """
         return next(
-            (c for c in self._claims if c.family is family and c.request.holds(request)), None
+            (
+                claim
+                for claim in self._claims
+                if claim.is_shared and claim.family is family and claim.request.holds(request)
+            ),
+            None,
         )
 
-    def _shape(self, family: Family, request: Request) -> Shape:
-        hints = self._policy.hints
-        alone = request.cores == WHOLE or wants_empty_card(self._annotations, hints)
+    def _make_room(self, claim: _Held, request: Request) -> None:
+        """Let a claim of whole cards accept only those that hold what an init container needs."""
+        widened = claim.request.on_cards_for(request)
+        if widened != claim.request:
+            claim.request = widened
+            claim.template = build_template(self._shape(claim.family, widened))
+            self._edit.make_from(claim.entry, claim.template.name)
+
+    def _is_alone(self, request: Request) -> bool:
+        return request.cores == WHOLE or wants_empty_card(self._annotations, self._policy.hints)
+
+    def _notice_doubts(self, family: Family, request: Request) -> None:
+        alone = self._is_alone(request)
         if alone and not family.capacities.slots and family.count_is_exclusive:
             message = "the driver publishes no slots, so others may join while memory lasts"
             self._notice(Code.EXCLUSIVITY_WEAKER, request.path, message)
         if request.count > 1 and not self._policy.kubernetes:
             message = f"asks for {request.count} cards in the form of Kubernetes 1.36 and newer"
             self._notice(Code.KUBERNETES_ASSUMED, request.path, message)
+
+    def _shape(self, family: Family, request: Request) -> Shape:
         return shape_of(
             request,
             family,
             choose(self._annotations, family),
-            alone=alone,
+            alone=self._is_alone(request),
             repeats_cards=self._policy.repeats_cards,
             cards=self._cards,
         )
@@ -205,12 +232,13 @@ class Making:
         for place in every:
             self._set_variables(place)
         self._edit.replace_scheduler(self._policy.legacy_schedulers, self._policy.target_scheduler)
-        if self._templates:
+        if self._claims:
             self._finish_gpu_pod()
         for path in self._edit.drop_scheduler_marks():
             self._notice(Code.MARK_DROPPED, path, "removed; HAMi's scheduler wrote it")
         patch = difference(self._pod, self._edit.finish())
-        return Migration(patch, tuple(self._templates.values()), tuple(self._notices))
+        templates = {claim.template.name: claim.template for claim in self._claims}
+        return Migration(patch, tuple(templates.values()), tuple(self._notices))
 
     def _set_variables(self, place: Place) -> None:
         """Hand on what the policy tells the native library, as the legacy webhook did."""

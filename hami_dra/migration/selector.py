@@ -64,11 +64,12 @@ def _selectors(texts: tuple[str, ...], family: Family) -> tuple[str, ...]:
     return tuple(expression for expression in found if expression)
 
 
-def has_memory(driver: str, capacity: str, memory_mib: int) -> str:
-    """Return the condition that a card has exactly this much memory, in MiB."""
+def has_memory(driver: str, capacity: str, memory_mib: int, *, at_least: bool = False) -> str:
+    """Return the condition that a card has exactly, or at least, this much memory, in MiB."""
     held = f"device.capacity[{literal(driver)}]"
     size = f'quantity("{memory_mib}Mi")'
-    return f"{literal(capacity)} in {held} && {held}.{capacity}.compareTo({size}) == 0"
+    compares = ">=" if at_least else "=="
+    return f"{literal(capacity)} in {held} && {held}.{capacity}.compareTo({size}) {compares} 0"
 
 
 def literal(text: str) -> str:

@@ -8,6 +8,7 @@ from hami_dra.migration.claim import MOST_CARDS, MOST_SIZES, Shape
 from hami_dra.migration.family import Family
 from hami_dra.migration.legacy import WHOLE, Request
 from hami_dra.migration.notice import RejectedPod
+from hami_dra.migration.selector import has_memory
 
 _PERCENT: Final = 100
 
@@ -77,7 +78,7 @@ def shape_of(
         count=request.count,
         capacity=_capacity(request, family, choice, alone=alone),
         memory_by_size=_by_size(request, family, cards),
-        selectors=choice.selectors,
+        selectors=(*choice.selectors, *_least_card(request, family)),
         distinct=f"{family.driver}/{family.uuid_attribute}" if many else "",
         words=_words(request),
     )
@@ -100,6 +101,14 @@ def _capacity(
     if names.slices and request.slices:
         asked[names.slices] = str(request.slices)
     return tuple(asked.items())
+
+
+def _least_card(request: Request, family: Family) -> tuple[str, ...]:
+    """Return the condition that a whole card is large enough, where somebody needs so much."""
+    name = family.capacities.memory
+    if not name or not request.least_card_mib:
+        return ()
+    return (has_memory(family.driver, name, request.least_card_mib, at_least=True),)
 
 
 def _core_units(request: Request, family: Family) -> int | None:

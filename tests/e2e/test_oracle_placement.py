@@ -49,7 +49,6 @@ INSIDE: Final = "an init container uses an app's share, not another card's (ruli
 BESIDE: Final = "an init container's own share comes on top of the app's (ruling 15)"
 TOO_MUCH: Final = "an init container's own share has no room beside the app's (ruling 15)"
 PART_OF_SIZES: Final = "several cards by percentage must be of one size (open, ruling 7)"
-TOO_SMALL: Final = "an init container uses an app's whole card, though too small (open, ruling 15)"
 SCALED: Final = "exclusive on a card with scaled cores (ruling 4)"
 NO_CORES: Final = "a card without free cores lends memory to pods without a core limit (ruling 2)"
 GREED: Final = "greed: legacy took the first cards that it saw (oracle)"
@@ -75,7 +74,6 @@ DIFFERENCES: Final = {
     SEPARATORS: Count(0, 0, 0, 4),
     WEIGHTS: Count(0, 0, 0, 4),
     WRAPPED: Count(0, 0, 0, 1),
-    TOO_SMALL: Count(0, 0, 0, 1),
 }
 
 
@@ -145,15 +143,6 @@ def is_on_a_card_without_free_cores(played: Played) -> bool:
     return any(share.uuid in used_up and not share.cores for share in played.outcome.held)
 
 
-def uses_a_smaller_card_early(played: Played) -> bool:
-    """Tell whether an init container uses an app's whole card that has less than it asked for."""
-    shares = played.outcome.shares or {}
-    return any(
-        each.early and not each.is_met_by(shares[name])
-        for name, each in owed(played.step, played.situation).items()
-    )
-
-
 def wants_parts_of_several_sizes(played: Played) -> bool:
     """Tell whether a container wants a percentage of several cards, and sizes differ."""
     sizes = {card["mem"] for card in played.situation.cards.values()}
@@ -180,7 +169,6 @@ PLACED_BY_US: Final[Reasons] = (
     (WEIGHTS, has_bad_weights),
     (GREED, lambda played: played.step["feasible"]),
     (NO_CORES, is_on_a_card_without_free_cores),
-    (TOO_SMALL, uses_a_smaller_card_early),
 )
 
 
