@@ -10,7 +10,7 @@ from hami_dra.kube.limits import ClusterLimits
 from hami_dra.kube.session import Session
 from hami_dra.kube.templates import ClusterTemplates
 from hami_dra.kube.version import ServerVersion
-from hami_dra.migration import Cards, NamespaceLimits, Policy
+from hami_dra.migration import CardKind, Cards, NamespaceLimits, Policy
 
 
 class Cluster:
@@ -25,7 +25,9 @@ class Cluster:
         self.templates = ClusterTemplates(session)
         # The name of a pod is its host name.
         self.events = OwnerEvents(session, socket.gethostname())
-        self._cards = [ClusterCards(session, family.driver) for family in policy.families]
+        attributes = {family.driver: family.type_attribute for family in policy.families}
+        self._cards = [ClusterCards(session, *each) for each in attributes.items()]
+        self._merged: tuple[list[Cards], Cards] = ([], Cards())
         self._limits = ClusterLimits(session, policy.managed_names)
         self._version = ServerVersion(session)
         self._policy = policy
@@ -49,9 +51,12 @@ class Cluster:
         return self._policy
 
     def cards(self) -> Cards:
-        """Return the card sizes that the cluster shows now."""
-        sizes = (cards.current().memory_mib for cards in self._cards)
-        return Cards(memory_mib=frozenset[int]().union(*sizes))
+        """Return the cards that the cluster shows now; the same object while nothing changes."""
+        found = [cards.current() for cards in self._cards]
+        if found != self._merged[0]:
+            kinds = frozenset[CardKind]().union(*(each.kinds for each in found))
+            self._merged = found, Cards(kinds=kinds)
+        return self._merged[1]
 
     def limits(self, namespace: str) -> NamespaceLimits:
         """Return what the LimitRanges of a namespace insist on now."""

@@ -1,6 +1,6 @@
-"""Learn which card sizes a cluster has, so that percentages become amounts (ruling 7).
+"""Learn which kinds of cards a cluster has, so that percentages become amounts (ruling 7).
 
-Only aggregates are kept: a large cluster has thousands of slices, and a size is one number.
+Only aggregates are kept: a large cluster has thousands of slices, and a few kinds of cards.
 """
 
 from typing import Final
@@ -15,11 +15,12 @@ _PATH: Final = "/apis/resource.k8s.io/v1/resourceslices"
 
 
 class ClusterCards:
-    """The sizes of shareable cards, from the ResourceSlices of one driver.
+    """The kinds of shareable cards, from the ResourceSlices of one driver.
 
     Args:
         session: the API server.
         driver: the DRA driver whose slices count.
+        model: the attribute with a card's raw model name.
         card_type: value of the `type` attribute of a shareable card.
         backoff: how long to wait after each failure.
     """
@@ -28,6 +29,7 @@ class ClusterCards:
         self,
         session: Session,
         driver: str,
+        model: str = "productName",
         *,
         card_type: str = SHAREABLE,
         backoff: Backoff | None = None,
@@ -37,7 +39,7 @@ class ClusterCards:
             session,
             _PATH,
             query={"fieldSelector": f"spec.driver={driver}"},
-            project=lambda item: sizes_of(item, driver=driver, card_type=card_type),
+            project=lambda item: sizes_of(item, driver=driver, card_type=card_type, model=model),
             changed=self._forget,
             backoff=backoff,
         )
@@ -56,7 +58,7 @@ class ClusterCards:
         await self._cache.run()
 
     def current(self) -> Cards:
-        """Return the sizes that the cluster shows now."""
+        """Return the cards that the cluster shows now."""
         if self._current is None:
             self._current = cards_of(self._cache.values())
         return self._current

@@ -4,9 +4,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from hami_dra.migration.cards import CardKind, Cards
 from hami_dra.migration.json import Json
 from hami_dra.migration.quantity import NANO, QuantityError, parse
-from hami_dra.migration.shape import Cards
 
 SHAREABLE: Final = "hami-gpu"
 """Value of the `type` attribute of a card that can be shared."""
@@ -22,46 +22,61 @@ class Sizes:
     Attributes:
         pool: the slice's pool, of which only the newest generation counts.
         generation: the pool's generation that the slice belongs to.
-        memory_mib: the sizes of its shareable cards.
+        kinds: the kinds of its shareable cards.
     """
 
     pool: str
     generation: int
-    memory_mib: frozenset[int]
+    kinds: frozenset[CardKind]
+
+    @property
+    def memory_mib(self) -> frozenset[int]:
+        """Return the sizes of its shareable cards, in MiB."""
+        return frozenset(kind.memory_mib for kind in self.kinds)
 
 
-def sizes_of(item: Json, *, driver: str, card_type: str = SHAREABLE) -> Sizes:
-    """Reduce a ResourceSlice to its card sizes."""
+def sizes_of(
+    item: Json, *, driver: str, card_type: str = SHAREABLE, model: str = "productName"
+) -> Sizes:
+    """Reduce a ResourceSlice to the kinds of its cards.
+
+    Args:
+        item: the slice.
+        driver: the domain of its attributes.
+        card_type: value of the `type` attribute of a shareable card.
+        model: the attribute with a card's raw model name.
+    """
     spec = item["spec"]
     found = (
-        _memory_mib(device, driver)
+        CardKind(driver, _text(device, driver, model), _memory_mib(device, driver))
         for device in spec.get("devices") or ()
-        if device.get("allowMultipleAllocations") and _type(device, driver) == card_type
+        if device.get("allowMultipleAllocations") and _text(device, driver, "type") == card_type
     )
     return Sizes(
         pool=spec["pool"]["name"],
         generation=spec["pool"]["generation"],
-        memory_mib=frozenset(size for size in found if size),
+        kinds=frozenset(kind for kind in found if kind.memory_mib),
     )
 
 
 def cards_of(slices: Collection[Sizes]) -> Cards:
-    """Return the sizes of all pools, each as its newest generation has it."""
+    """Return the cards of all pools, each as its newest generation has them."""
     newest: dict[str, int] = {}
     for one in slices:
         newest[one.pool] = max(one.generation, newest.get(one.pool, 0))
     return Cards(
-        memory_mib=frozenset().union(
-            *(one.memory_mib for one in slices if one.generation == newest[one.pool])
+        kinds=frozenset().union(
+            *(one.kinds for one in slices if one.generation == newest[one.pool])
         )
     )
 
 
-def _type(device: Json, driver: str) -> str | None:
+def _text(device: Json, driver: str, name: str) -> str:
+    """Return a text attribute; empty where there is none."""
     attributes = device.get("attributes") or {}
-    attribute = attributes.get("type") or attributes.get(f"{driver}/type") or {}
+    attribute = attributes.get(name) or attributes.get(f"{driver}/{name}") or {}
     found = attribute.get("string")
-    return found if isinstance(found, str) else None
+    return found if isinstance(found, str) else ""
 
 
 def _memory_mib(device: Json, driver: str) -> int:

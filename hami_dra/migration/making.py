@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from hami_dra.migration.cards import Cards
 from hami_dra.migration.claim import Shape, Template, build_template
 from hami_dra.migration.difference import difference
 from hami_dra.migration.edit import NamespaceLimits, PodEdit
@@ -16,7 +17,8 @@ from hami_dra.migration.place import Place
 from hami_dra.migration.policy import CORE_POLICY_VARIABLE, LOG_LEVEL_VARIABLE, Policy
 from hami_dra.migration.quantity import QuantityError, parse
 from hami_dra.migration.record import Converted, Record
-from hami_dra.migration.shape import Cards, shape_of
+from hami_dra.migration.selector import model_test
+from hami_dra.migration.shape import shape_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +221,12 @@ class Making:
             choose(self._annotations, family),
             alone=self._is_alone(request),
             repeats_cards=self._policy.repeats_cards,
-            cards=self._cards,
+            sizes=() if request.percentage is None else self._sizes(family),
         )
+
+    def _sizes(self, family: Family) -> tuple[int, ...]:
+        """Return the sizes of the cards that the pod accepts, which a percentage is of."""
+        return self._cards.sizes(family.driver, model_test(self._annotations, family))
 
     def _notice(self, code: Code, path: str, message: str) -> None:
         self._notices.append(Notice(code, path, message))

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from hami_dra.migration import record
+from hami_dra.migration.cards import Cards
 from hami_dra.migration.edit import NamespaceLimits
 from hami_dra.migration.excerpt import MIRROR_ANNOTATION, OPT_OUT_LABEL, excerpt
 from hami_dra.migration.json import Json, as_object
@@ -17,7 +18,6 @@ from hami_dra.migration.notice import Code, Notice, RejectedPod
 from hami_dra.migration.place import Place, places
 from hami_dra.migration.policy import Policy
 from hami_dra.migration.record import Record
-from hami_dra.migration.shape import Cards
 
 OPT_OUT_VALUE: Final = "ignore"
 """The value of the opt-out label that counts."""

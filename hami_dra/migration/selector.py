@@ -47,6 +47,27 @@ def _text(annotations: Mapping[str, object], name: str) -> str:
     return value.strip(_GO_SPACE)
 
 
+def model_test(annotations: Mapping[str, object], family: Family) -> Callable[[str], bool]:
+    """Return what tells whether the conditions on a pod's cards accept a model's raw name.
+
+    An empty name stands for a card that publishes none.
+    """
+    names = family.annotations
+    wanted, unwanted = (
+        _terms(_members(_text(annotations, name) if name in annotations else ""))
+        for name in (names.use_type, names.nouse_type)
+    )
+
+    def accepts(model: str) -> bool:
+        if family.model and model != family.model:
+            return False
+        name = _registered(model, family).translate(_ASCII_UPPER) if model else ""
+        found = [any(term in name for term in terms) for terms in (wanted, unwanted)]
+        return (not wanted or found[0]) and not found[1]
+
+    return accepts
+
+
 @lru_cache(maxsize=_REMEMBERED)
 def _selectors(texts: tuple[str, ...], family: Family) -> tuple[str, ...]:
     """Return the conditions for use-type, nouse-type, use-UUID and nouse-UUID."""
@@ -95,7 +116,7 @@ def _selector(
 ) -> str:
     """Build the condition of one annotation, or "" when it does not constrain."""
     path = f"metadata.annotations[{name}]"
-    members = [member for part in text.split(",") if (member := part.strip(_GO_SPACE))]
+    members = _members(text)
     if not members:
         if wanted:
             reason = f"found {text!r}, which matches no card"
@@ -106,6 +127,15 @@ def _selector(
     except ValueError as error:
         raise RejectedPod(path, f"{error} in {text!r}, expected printable text") from error
     return _checked(expression if wanted else f"!({expression})", path)
+
+
+def _members(text: str) -> list[str]:
+    return [member for part in text.split(",") if (member := part.strip(_GO_SPACE))]
+
+
+def _terms(members: list[str]) -> list[str]:
+    """Return what an upper-case name must contain one of."""
+    return sorted({member.translate(_ASCII_UPPER) for member in members})
 
 
 def _checked(expression: str, path: str) -> str:
@@ -127,10 +157,9 @@ def _is_model(family: Family) -> str:
 
 def _type_matches(members: list[str], family: Family) -> str:
     """Build "the name that HAMi registered contains one of these", ignoring ASCII case."""
-    terms = sorted({member.translate(_ASCII_UPPER) for member in members})
     held = _attribute(family, family.type_attribute)
     name = f"{_registered_name(held, family)}.upperAscii()"
-    tests = " || ".join(f"name.contains({literal(term)})" for term in terms)
+    tests = " || ".join(f"name.contains({literal(term)})" for term in _terms(members))
     return f"{_present(family, family.type_attribute)} && cel.bind(name, {name}, {tests})"
 
 
@@ -146,6 +175,13 @@ def _registered_name(held: str, family: Family) -> str:
     if family.accept_old_type_names:
         return prefixed
     return f"({held}.startsWith({literal(family.type_name_prefix)}) ? {held} : {prefixed})"
+
+
+def _registered(model: str, family: Family) -> str:
+    """Return the name of `_registered_name` for a model that is known."""
+    prefix = family.type_name_prefix
+    bare = not prefix or (not family.accept_old_type_names and model.startswith(prefix))
+    return model if bare else f"{prefix}-{model}"
 
 
 def _uuid_matches(members: list[str], family: Family) -> str:

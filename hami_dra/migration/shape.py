@@ -14,17 +14,6 @@ _PERCENT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Cards:
-    """What is known of the cluster's cards, as aggregates.
-
-    Attributes:
-        memory_mib: the different memory sizes of shareable cards, in MiB.
-    """
-
-    memory_mib: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class Choice:
     """Which cards of a family a pod accepts.
 
@@ -48,7 +37,7 @@ def shape_of(
     *,
     alone: bool,
     repeats_cards: bool,
-    cards: Cards,
+    sizes: tuple[int, ...],
 ) -> Shape:
     """Return the shape of the claim for what one container asks of one family.
 
@@ -58,7 +47,7 @@ def shape_of(
         choice: which cards the pod accepts.
         alone: whether nobody else may use the cards.
         repeats_cards: whether the cluster may give one card twice to a request for several.
-        cards: the sizes that a percentage is resolved against (ruling 7).
+        sizes: MiB of the cards that a percentage is resolved against, ascending (ruling 7).
 
     Raises:
         RejectedPod: if the API cannot express it.
@@ -77,7 +66,7 @@ def shape_of(
         request=family.entry_prefix,
         count=request.count,
         capacity=_capacity(request, family, choice, alone=alone),
-        memory_by_size=_by_size(request, family, cards),
+        memory_by_size=_by_size(request, family, sizes),
         selectors=(*choice.selectors, *_least_card(request, family)),
         distinct=f"{family.driver}/{family.uuid_attribute}" if many else "",
         words=_words(request),
@@ -130,11 +119,12 @@ def _core_units(request: Request, family: Family) -> int | None:
     )
 
 
-def _by_size(request: Request, family: Family, cards: Cards) -> tuple[tuple[str, int, int], ...]:
+def _by_size(
+    request: Request, family: Family, sizes: tuple[int, ...]
+) -> tuple[tuple[str, int, int], ...]:
     """Resolve a percentage against each size of card, rounded down to MiB as legacy does."""
     if request.percentage is None:
         return ()
-    sizes = sorted(cards.memory_mib)
     if not 0 < len(sizes) <= MOST_SIZES:
         raise RejectedPod(
             f"{request.path}.{family.resources.percentage}",
