@@ -129,7 +129,7 @@ def test_somebodys_edit_between_look_and_delete_saves_a_template(world: World) -
 
 
 def test_a_workload_without_pods_keeps_its_template(world: World) -> None:
-    """A CronJob between two runs, a Deployment of zero replicas: kinds that list under our rights."""
+    """A CronJob between two runs; its kind is listed under the rights that we ship."""
     name = unused_template(world)
     carried = pod("x", {"cpu": 1})["spec"] | {"restartPolicy": "Never"}
     carried["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": name}]
