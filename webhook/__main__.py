@@ -14,6 +14,7 @@ from certs.authority import CertificateError
 from certs.bundle import service_names
 from hami_dra.kube.errors import ConfigurationError
 from hami_dra.kube.session import Session
+from hami_dra.kube.sweeper import Sweeper
 from hami_dra.kube.templates import MemoryTemplates
 from hami_dra.migration import Policy
 from hami_dra.policies import PolicyFileError, load
@@ -24,7 +25,7 @@ from webhook.certificates.metrics import CertificateCollector
 from webhook.certificates.secret import CertificateSecret
 from webhook.cluster import Cluster
 from webhook.logs import LogFormat, configure
-from webhook.metrics import EventsCollector
+from webhook.metrics import EventsCollector, TemplateCollector
 from webhook.server import Server
 from webhook.settings import CertificateMode, Settings
 from webhook.standalone import LOOPBACK, instructions, is_address, made_up_certificate
@@ -61,6 +62,8 @@ def serve(
     ] = None,
     authority_lifetime_s: Annotated[int | None, _option("authority_lifetime_s")] = None,
     leaf_lifetime_s: Annotated[int | None, _option("leaf_lifetime_s")] = None,
+    template_ttl_s: Annotated[int | None, _option("template_ttl_s")] = None,
+    sweep_period_s: Annotated[int | None, _option("sweep_period_s")] = None,
     kubeconfig: Annotated[Path | None, _option("kubeconfig")] = None,
     context: Annotated[str | None, _option("context")] = None,
     policy: Annotated[Path | None, _option("policy")] = None,
@@ -107,6 +110,7 @@ async def _in_cluster(settings: Settings, policy: Policy) -> None:
     async with await Session.connect(settings.kubeconfig, settings.context) as session:
         source = files or _secret(settings, certificate, session)
         cluster = Cluster(session, policy)
+        sweeper = Sweeper(session, ttl=settings.template_ttl, period_s=settings.sweep_period_s)
         dependencies = Dependencies(
             templates=cluster.templates,
             policy=cluster.policy,
@@ -114,8 +118,15 @@ async def _in_cluster(settings: Settings, policy: Policy) -> None:
             limits=cluster.limits,
             tell=cluster.events.tell,
             checks={"certificate": lambda: certificate.is_valid, **cluster.checks},
-            troubles={"certificate": lambda: certificate.trouble},
-            collectors=(CertificateCollector(certificate), EventsCollector(cluster.events)),
+            troubles={
+                "certificate": lambda: certificate.trouble,
+                "template sweeper": lambda: sweeper.trouble,
+            },
+            collectors=(
+                CertificateCollector(certificate),
+                EventsCollector(cluster.events),
+                TemplateCollector(cluster.templates, sweeper),
+            ),
         )
         server = Server(
             create_app(dependencies),
@@ -125,7 +136,10 @@ async def _in_cluster(settings: Settings, policy: Policy) -> None:
             announce=lambda url: _log.info("listening on %s", url),
         )
         async with asyncio.TaskGroup() as tasks:
-            following = [tasks.create_task(each) for each in (cluster.run(), source.run())]
+            running = [cluster.run(), source.run()]
+            if settings.template_ttl_s:
+                running.append(sweeper.run())
+            following = [tasks.create_task(each) for each in running]
             await certificate.loaded()
             await server.serve()
             for task in following:

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from hami_dra.kube.events import OwnerEvents
-from hami_dra.kube.templates import Outcome
+from hami_dra.kube.removal import Effect
+from hami_dra.kube.sweeper import Sweeper
+from hami_dra.kube.templates import ClusterTemplates, Failure, Outcome
 from webhook.response import Decision
 
 # The API server's own histogram starts at 5 ms, where nearly all of our reviews have long ended.
@@ -75,3 +77,42 @@ class EventsCollector(Collector):
         family.add_metric(["written"], self._events.written)
         family.add_metric(["dropped"], self._events.dropped)
         yield family
+
+
+class TemplateCollector(Collector):
+    """Reads what became of a cluster's templates whenever it is asked.
+
+    Args:
+        templates: counts what reviews could not have.
+        sweeper: counts what it did to those that nobody needs.
+    """
+
+    def __init__(self, templates: ClusterTemplates, sweeper: Sweeper) -> None:
+        self._templates = templates
+        self._sweeper = sweeper
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """Yield the failures, the sweeper's effects, and when it last got through."""
+        failures = CounterMetricFamily(
+            "hami_dra_webhook_template_failures",
+            "Templates that pods needed and did not get, by reason.",
+            labels=["reason"],
+        )
+        for reason in Failure:
+            failures.add_metric([reason], self._templates.failures[reason])
+        yield failures
+        effects = CounterMetricFamily(
+            "hami_dra_webhook_template_sweeps",
+            "What the sweeper did to templates, by effect.",
+            labels=["effect"],
+        )
+        for effect in Effect:
+            effects.add_metric([effect], self._sweeper.effects[effect])
+        yield effects
+        finished = GaugeMetricFamily(
+            "hami_dra_webhook_template_sweep_finished_seconds",
+            "When the sweeper last looked at every template, in seconds since 1970.",
+        )
+        if self._sweeper.finished is not None:
+            finished.add_metric([], self._sweeper.finished.timestamp())
+        yield finished

@@ -10,6 +10,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from certs.bundle import Lifetimes
 from certs.secret import Place
+from hami_dra.kube.sweeper import PERIOD_S
+from hami_dra.kube.unused import DEFAULT_TTL
 from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE
 from webhook.logs import LogFormat
 
@@ -63,6 +65,10 @@ class Settings(BaseSettings):
     leaf_lifetime_s: Seconds = 30 * _DAY_S
     """Seconds a serving certificate is valid, in the mode secret; at most a third of the
     authority's. It is renewed after two thirds."""
+    template_ttl_s: Annotated[int, Field(ge=0)] = int(DEFAULT_TTL.total_seconds())
+    """Seconds that a template of ours stays unused before it is removed; 0 keeps all for ever."""
+    sweep_period_s: Seconds = int(PERIOD_S)
+    """Seconds between two looks for unused templates, at most."""
     kubeconfig: Path | None = None
     """How to reach the API server. Default: KUBECONFIG, the pod's service account, the home."""
     context: str | None = None
@@ -94,6 +100,11 @@ class Settings(BaseSettings):
             authority=timedelta(seconds=self.authority_lifetime_s),
             leaf=timedelta(seconds=self.leaf_lifetime_s),
         )
+
+    @property
+    def template_ttl(self) -> timedelta:
+        """How long a template stays unused before it is removed."""
+        return timedelta(seconds=self.template_ttl_s)
 
     @model_validator(mode="after")
     def _have_a_certificate(self) -> Self:

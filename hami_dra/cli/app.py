@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import typer
 
-from hami_dra import __version__
 from hami_dra.cli import policy as policy_commands
+from hami_dra.cli import preflight, prune, version
 from hami_dra.cli.convert import convert
 from hami_dra.cli.exits import EPILOG, NOT_ALL, UNREADABLE, fail
 from hami_dra.cli.options import (
@@ -39,12 +40,6 @@ app = typer.Typer(
     epilog=EPILOG,
 )
 app.add_typer(policy_commands.app, name="policy")
-
-
-@app.command(epilog="Example: hami-dra version")
-def version() -> None:
-    """Print the version."""
-    typer.echo(__version__)
 
 
 @app.command(
@@ -85,6 +80,17 @@ def revert_command(files: Manifests) -> None:
     _report(_of(files, revert_all), done="reverted")
 
 
+app.command("preflight", short_help="Tell whether a cluster is ready.", epilog=preflight.EPILOG)(
+    preflight.preflight_command
+)
+app.command("prune", short_help="Delete templates that nothing needs.", epilog=prune.EPILOG)(
+    prune.prune_command
+)
+app.command("version", short_help="Print the version.", epilog=version.EPILOG)(
+    version.version_command
+)
+
+
 def _of(files: list[str], deal_with: Callable[[list[Document]], Outcome]) -> Outcome:
     """Read documents and deal with them; end the command if one cannot be read."""
     try:
@@ -106,5 +112,6 @@ def _report(outcome: Outcome, *, done: str) -> None:
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line, under the name by which kubectl's users call it where they do."""
+    is_plugin = Path(sys.argv[0]).name.startswith("kubectl-")
+    app(prog_name="kubectl hami-dra" if is_plugin else None)

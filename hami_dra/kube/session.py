@@ -27,6 +27,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 """Content type of a patch that is a list of operations."""
 
+JSON: Final = "application/json"
+"""Content type of an object."""
+
 Query = Mapping[str, str]
 
 _CALL = aiohttp.ClientTimeout(total=30, sock_connect=10)
@@ -84,9 +87,18 @@ class Session:
         *,
         query: Query | None = None,
         body: Json | list[Json] | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> Json:
         """Call the API server and return its answer.
+
+        Args:
+            method: of HTTP.
+            path: of the object or collection.
+            query: parameters.
+            body: what is sent.
+            content_type: of what is sent.
+            accept: what may come back, such as metadata alone; always some form of JSON.
 
         Raises:
             ApiError: if it refuses; NotFoundError, ConflictError and GoneError are told apart.
@@ -94,7 +106,13 @@ class Session:
         """
         try:
             async with await self._send(
-                method, path, query=query, body=body, content_type=content_type, timeout=_CALL
+                method,
+                path,
+                query=query,
+                body=body,
+                content_type=content_type,
+                accept=accept,
+                timeout=_CALL,
             ) as answer:
                 return _decode(await answer.read(), method, path)
         except (aiohttp.ClientError, OSError) as error:
@@ -170,10 +188,11 @@ class Session:
         query: Query | None,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, split by phase
         body: Json | list[Json] | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> aiohttp.ClientResponse:
         """Send a request with fresh credentials; return the open answer if it is a good one."""
-        headers = {"Accept": "application/json", "Content-Type": content_type}
+        headers = {"Accept": accept, "Content-Type": content_type}
         await self._authorize(headers, method, path)
         url = f"{self._client.configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         sent = await self._client.rest_client.request(

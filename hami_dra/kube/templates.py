@@ -5,13 +5,14 @@ replicas, retries and identical pods meet in one object, and a known one costs n
 """
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
 from hami_dra.kube.backoff import Backoff
 from hami_dra.kube.cache import Key, WatchCache
-from hami_dra.kube.errors import ConflictError, NotFoundError
+from hami_dra.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json, Template
 
@@ -26,11 +27,22 @@ class Outcome(StrEnum):
     """What it took to have a template."""
 
     KNOWN = "known"
-    """It was there already, or another request was creating it; this one called nobody."""
+    """It was there already; this request called nobody."""
+    JOINED = "joined"
+    """Another request was creating it, and this one waited for that."""
     CREATED = "created"
     """This request created it."""
     EXISTED = "existed"
     """It was there with the same meaning, which the API server had to tell."""
+
+
+class Failure(StrEnum):
+    """Why a template could not be had."""
+
+    CONFLICT = "conflict"
+    """Its name is taken by a template that means something else."""
+    ERROR = "error"
+    """The API server refused or did not answer."""
 
 
 class TemplateConflict(Exception):  # noqa: N818 - a verdict on what is there, not our failure
@@ -115,9 +127,13 @@ class ClusterTemplates:
 
     Written by: the event loop only. One creation is in flight per name, shared by all requests
     that wait for it; it is a task of its own, so no request's cancellation fails the others.
+
+    Attributes:
+        failures: how many requests did not get their template, by reason.
     """
 
     def __init__(self, session: Session, *, backoff: Backoff | None = None) -> None:
+        self.failures: Counter[Failure] = Counter()
         self._session = session
         self._cache = WatchCache(
             session,
@@ -149,13 +165,24 @@ class ClusterTemplates:
             ApiError: if the API server refuses; NotFoundError when the namespace is missing.
             UnreachableError: if the API server does not answer.
         """
-        if (stored := self._cache.get(namespace, template.name)) is not None:
-            stored.require_same(namespace, template)
-            return Outcome.KNOWN
+        try:
+            if (stored := self._cache.get(namespace, template.name)) is not None:
+                stored.require_same(namespace, template)
+                return Outcome.KNOWN
+            return await self._fly(namespace, template)
+        except TemplateConflict:
+            self.failures[Failure.CONFLICT] += 1
+            raise
+        except (ApiError, UnreachableError):
+            self.failures[Failure.ERROR] += 1
+            raise
+
+    async def _fly(self, namespace: str, template: Template) -> Outcome:
+        """Create a template, or wait for the request that is creating it."""
         key = (namespace, template.name)
         if (flight := self._flights.get(key)) is not None:
             await asyncio.shield(flight)
-            return Outcome.KNOWN
+            return Outcome.JOINED
         flight = asyncio.create_task(self._create(namespace, template))
         self._flights[key] = flight
         flight.add_done_callback(lambda done: self._land(key, done))

@@ -8,7 +8,7 @@ import asyncio
 import copy
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -26,8 +26,10 @@ REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 
 EVENTS = "/apis/events.k8s.io/v1"
 
-_GROUPS = (API, EVENTS, REGISTRATION, "/api/v1")
+_GROUPS = (API, EVENTS, REGISTRATION, "/apis/apps/v1", "/apis/batch/v1", "/api/v1")
 _KINDS = {
+    *("pods", "replicationcontrollers", "podtemplates", "resourceclaims", "jobs", "cronjobs"),
+    *("deployments", "replicasets", "statefulsets", "daemonsets"),
     "events",
     "limitranges",
     "mutatingwebhookconfigurations",
@@ -46,6 +48,7 @@ class ApiDouble:
         faults: answers to give instead of the right one, by call, first come first served.
         namespaces_missing: namespaces in which nothing can be created.
         on_store: what the server does to an object before it stores it.
+        before: what some other client does just before a call is served, by call; once.
         gate: creations wait until this is set.
         token: the bearer token that requests must carry, when not empty.
     """
@@ -55,6 +58,7 @@ class ApiDouble:
         self.faults: dict[str, deque[tuple[int, bytes]]] = {}
         self.namespaces_missing: set[str] = set()
         self.on_store: Callable[[Json], Json] = copy.deepcopy
+        self.before: dict[str, Callable[[], Awaitable[object]]] = {}
         self.gate = asyncio.Event()
         self.gate.set()
         self.token = ""
@@ -137,6 +141,8 @@ class ApiDouble:
             self.arrived.notify_all()
         if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
             return _status(401, "Unauthorized", "no")
+        if meddle := self.before.pop(call, None):
+            await meddle()
         if waiting := self.faults.get(call):
             status, body = waiting.popleft()
             return web.Response(status=status, body=body, content_type="application/json")
@@ -157,11 +163,17 @@ class ApiDouble:
             return await self._one(request, (kind, namespace, rest[0]))
         if request.method == "POST":
             return await self._create(request, kind, namespace)
-        return self._list(request, kind)
+        return self._list(request, kind, namespace)
 
-    def _list(self, request: web.BaseRequest, kind: str) -> web.Response:
-        items = [o for (k, _, _), o in sorted(self._objects.items()) if k == kind]
+    def _list(self, request: web.BaseRequest, kind: str, namespace: str) -> web.Response:
+        items = [
+            o
+            for (k, within, _), o in sorted(self._objects.items())
+            if k == kind and namespace in ("", within)
+        ]
         items = [o for o in items if _selected(request, o)]
+        if "PartialObjectMetadataList" in request.headers["Accept"]:
+            items = [{"metadata": item["metadata"]} for item in items]
         start = int(request.query.get("continue", "0"))
         end = start + int(request.query.get("limit", "500"))
         metadata = {"resourceVersion": str(self._version)}
@@ -187,10 +199,34 @@ class ApiDouble:
             if sent.get("resourceVersion") != stored["resourceVersion"]:
                 return _status(409, "Conflict", "the object has been modified")
             await self.put(key[0], item)
+        if request.method == "PATCH":
+            return await self._merge(await request.json(), key)
         if request.method == "DELETE":
+            options = json.loads(await request.text() or "null")
+            if not _met(options, self._objects[key]["metadata"]):
+                return _status(409, "Conflict", "the precondition does not hold")
             await self.remove(*key)
             return _status(200, "", "")
         return web.json_response(self._objects[key])
+
+    async def _merge(self, patch: Json, key: tuple[str, str, str]) -> web.Response:
+        """Apply a merge patch of annotations, the only one that is sent."""
+        merged = copy.deepcopy(self._objects[key])
+        metadata, wanted = merged["metadata"], patch["metadata"]
+        if (
+            wanted.get("resourceVersion", metadata["resourceVersion"])
+            != metadata["resourceVersion"]
+        ):
+            return _status(409, "Conflict", "the object has been modified")
+        metadata["annotations"] = {
+            name: value
+            for name, value in {
+                **metadata.get("annotations", {}),
+                **wanted["annotations"],
+            }.items()
+            if value is not None
+        }
+        return web.json_response(await self.put(key[0], merged))
 
     async def _watch(self, request: web.BaseRequest, kind: str) -> web.StreamResponse:
         position = int(request.query["resourceVersion"])
@@ -252,6 +288,11 @@ class ApiDouble:
         }
         path.write_text(json.dumps(config))
         return path
+
+
+def _met(options: Json | None, metadata: Json) -> bool:
+    wanted = (options or {}).get("preconditions") or {}
+    return all(metadata.get(name) == value for name, value in wanted.items())
 
 
 def _selected(request: web.BaseRequest, item: Json) -> bool:

@@ -13,6 +13,7 @@ from hami_dra.kube.errors import ApiError, NotFoundError, UnreachableError
 from hami_dra.kube.session import Session
 from hami_dra.kube.templates import (
     ClusterTemplates,
+    Failure,
     MemoryTemplates,
     Outcome,
     Stored,
@@ -92,7 +93,7 @@ async def test_sixty_four_at_once_share_one_create(
 
     assert api.count(CREATE) == 1
     assert outcomes.count(Outcome.CREATED) == 1
-    assert outcomes.count(Outcome.KNOWN) == 63
+    assert outcomes.count(Outcome.JOINED) == 63
 
 
 async def test_sixty_four_different_ones_go_out_in_parallel(
@@ -121,7 +122,7 @@ async def test_a_cancelled_leader_does_not_fail_the_followers(
         await leader
     api.gate.set()
 
-    assert await follower == Outcome.KNOWN
+    assert await follower == Outcome.JOINED
     assert api.count(CREATE) == 1
 
 
@@ -163,6 +164,7 @@ async def test_a_taken_name_with_another_meaning_is_refused_by_name(
 
     with pytest.raises(TemplateConflict, match=f"team/{a_template().name}.*delete"):
         await templates.ensure("team", a_template())
+    assert templates.failures == {Failure.CONFLICT: 1}
 
 
 async def test_a_template_deleted_later_is_created_again(
@@ -206,6 +208,7 @@ async def test_trouble_surfaces_and_passes(api: ApiDouble, templates: ClusterTem
     with pytest.raises(UnreachableError):
         await templates.ensure("team", a_template())
     assert await templates.ensure("team", a_template()) == Outcome.CREATED
+    assert templates.failures == {Failure.ERROR: 2}
 
 
 async def test_memory_keeps_one_object_a_name() -> None:
