@@ -60,6 +60,7 @@ def serve(
     ] = None,
     authority_lifetime_s: Annotated[int | None, _option("authority_lifetime_s")] = None,
     leaf_lifetime_s: Annotated[int | None, _option("leaf_lifetime_s")] = None,
+    quota_overdue_s: Annotated[int | None, _option("quota_overdue_s")] = None,
     kubeconfig: Annotated[Path | None, _option("kubeconfig")] = None,
     context: Annotated[str | None, _option("context")] = None,
     policy: Annotated[Path | None, _option("policy")] = None,
@@ -105,15 +106,21 @@ async def _in_cluster(settings: Settings, policy: Policy) -> None:
     files = _files(settings, certificate)
     async with await Session.connect(settings.kubeconfig, settings.context) as session:
         source = files or _secret(settings, certificate, session)
-        cluster = Cluster(session, policy)
+        cluster = Cluster(
+            session,
+            policy,
+            home=settings.namespace,
+            quota_overdue_s=settings.quota_overdue_s,
+        )
         dependencies = Dependencies(
             templates=cluster.templates,
             policy=cluster.policy,
             cards=cluster.cards,
             limits=cluster.limits,
+            quotas=cluster.quotas,
             checks={"certificate": lambda: certificate.is_valid, **cluster.checks},
             troubles={"certificate": lambda: certificate.trouble},
-            collectors=(CertificateCollector(certificate),),
+            collectors=(CertificateCollector(certificate), cluster.quotas),
         )
         server = Server(
             create_app(dependencies),

@@ -5,21 +5,43 @@ from collections.abc import Callable, Mapping
 
 from hami_dra.kube.cards import ClusterCards
 from hami_dra.kube.limits import ClusterLimits
+from hami_dra.kube.quotas import OVERDUE_S, ClusterQuotas
 from hami_dra.kube.session import Session
 from hami_dra.kube.templates import ClusterTemplates
 from hami_dra.kube.version import ServerVersion
 from hami_dra.migration import Cards, NamespaceLimits, Policy
+from hami_dra.migration.registration import SYSTEM_NAMESPACE
+from hami_dra.quota import Sizes
+from webhook.quota import HeldQuotas
 
 
 class Cluster:
-    """Templates, card sizes, limit ranges and version of one cluster.
+    """Templates, card sizes, limit ranges, quotas and version of one cluster.
+
+    Args:
+        session: the API server.
+        policy: what a migration means.
+        home: the webhook's own namespace.
+        quota_overdue_s: see `ClusterQuotas`.
 
     Attributes:
         templates: the cluster's templates.
+        quotas: what pods and claims must fit into.
     """
 
-    def __init__(self, session: Session, policy: Policy) -> None:
+    def __init__(
+        self,
+        session: Session,
+        policy: Policy,
+        *,
+        home: str = SYSTEM_NAMESPACE,
+        quota_overdue_s: float = OVERDUE_S,
+    ) -> None:
         self.templates = ClusterTemplates(session)
+        self._quotas = ClusterQuotas(
+            session, policy, sizes=self.sizes, home=home, overdue_s=quota_overdue_s
+        )
+        self.quotas = HeldQuotas(self._quotas, policy)
         self._cards = [ClusterCards(session, family.driver) for family in policy.families]
         self._limits = ClusterLimits(session, policy.managed_names)
         self._version = ServerVersion(session)
@@ -32,6 +54,7 @@ class Cluster:
             "template cache": lambda: self.templates.is_synced,
             "card sizes": lambda: all(cards.is_synced for cards in self._cards),
             "limit ranges": lambda: self._limits.is_synced,
+            "quotas": lambda: self._quotas.is_synced,
             "API server version": lambda: self._version.current is not None,
         }
 
@@ -48,6 +71,15 @@ class Cluster:
         sizes = (cards.current().memory_mib for cards in self._cards)
         return Cards(memory_mib=frozenset[int]().union(*sizes))
 
+    def sizes(self) -> Sizes:
+        """Return the size of the largest card of each driver, in MiB."""
+        found: dict[str, int] = {}
+        for family, cards in zip(self._policy.families, self._cards, strict=True):
+            largest = max(cards.current().memory_mib, default=0)
+            if largest:
+                found[family.driver] = largest
+        return found
+
     def limits(self, namespace: str) -> NamespaceLimits:
         """Return what the LimitRanges of a namespace insist on now."""
         return self._limits.current(namespace)
@@ -58,6 +90,7 @@ class Cluster:
             for follow in (
                 self.templates.run,
                 self._limits.run,
+                self._quotas.run,
                 self._version.run,
                 *(cards.run for cards in self._cards),
             ):

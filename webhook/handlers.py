@@ -4,7 +4,8 @@ import asyncio
 
 from hami_dra.kube.templates import Outcome, TemplateConflict, TemplateStore
 from hami_dra.migration import Cards, NamespaceLimits, Policy, RejectedPod, Template, migrate
-from webhook.response import CONFLICT, Admitted, Refused, Response
+from webhook.quota import Quotas
+from webhook.response import CONFLICT, FORBIDDEN, Admitted, Refused, Response
 from webhook.review import Request, warnings_of
 
 
@@ -15,6 +16,7 @@ async def mutate(
     cards: Cards,
     limits: NamespaceLimits,
     templates: TemplateStore,
+    quotas: Quotas,
 ) -> Response:
     """Migrate a pod that is being created; anything else passes untouched.
 
@@ -30,12 +32,17 @@ async def mutate(
         migration = migrate(request.object, policy, cards, limits=limits)
     except RejectedPod as verdict:
         return Refused(str(verdict))
+    notices = migration.notices
+    if migration.claims:
+        if refusal := quotas.refusal(request.namespace, migration.claims):
+            return Refused(refusal, FORBIDDEN)
+        notices = (*notices, *quotas.notices(request.namespace))
     needed = () if request.dry_run else migration.templates
     try:
         ensured = await _ensure(needed, request.namespace, templates)
     except TemplateConflict as conflict:
         return Refused(str(conflict), CONFLICT)
-    return Admitted(migration.patch, warnings_of(migration.notices), ensured)
+    return Admitted(migration.patch, warnings_of(notices), ensured)
 
 
 async def _ensure(

@@ -31,11 +31,14 @@ class Migration:
         patch: RFC 6902 operations on the pod; empty when nothing changes.
         templates: the templates that must exist in the pod's namespace before the pod does.
         notices: what a person may want to know.
+        claims: the template of each claim that the pod newly gets, so of equal claims the same one
+            several times.
     """
 
     patch: list[Json] = field(default_factory=list)
     templates: tuple[Template, ...] = ()
     notices: tuple[Notice, ...] = ()
+    claims: tuple[Template, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class Making:
         self._cards = cards
         self._edit = PodEdit(pod, record, limits)
         self._claims: list[_Held] = []
-        self._templates: dict[str, Template] = {}
+        self._made: list[Template] = []
         self._notices = list(notices)
         self._served: defaultdict[str, set[str]] = defaultdict(set)
         self._changed = False
@@ -164,7 +167,7 @@ class Making:
                 return shared.entry
             self._notice(Code.INIT_RESERVED, request.path, _reserved(request))
         template = build_template(self._shape(family, request))
-        self._templates[template.name] = template
+        self._made.append(template)
         name = self._edit.add_claim(place, f"{family.entry_prefix}-{place.name}", template.name)
         if not place.ends_early:
             self._claims.append(_Held(family, request, name))
@@ -207,12 +210,13 @@ class Making:
         for place in every:
             self._set_variables(place)
         self._edit.replace_scheduler(self._policy.legacy_schedulers, self._policy.target_scheduler)
-        if self._templates:
+        if self._made:
             self._finish_gpu_pod()
         for path in self._edit.drop_scheduler_marks():
             self._notice(Code.MARK_DROPPED, path, "removed; HAMi's scheduler wrote it")
         patch = difference(self._pod, self._edit.finish())
-        return Migration(patch, tuple(self._templates.values()), tuple(self._notices))
+        templates = {template.name: template for template in self._made}
+        return Migration(patch, tuple(templates.values()), tuple(self._notices), tuple(self._made))
 
     def _set_variables(self, place: Place) -> None:
         """Hand on what the policy tells the native library, as the legacy webhook did."""

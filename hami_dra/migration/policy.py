@@ -108,6 +108,13 @@ class Policy(Record):
         """Those that ask for cards."""
         return tuple(name for family in self.families for name in family.card_names)
 
+    @cached_property
+    def device_classes(self) -> tuple[str, ...]:
+        """The DeviceClasses that converted claims ask for; their claims count against quotas."""
+        served = (family for family in self.families if family.device_class)
+        names = (name for f in served for name in (f.device_class, f.mig_device_class) if name)
+        return tuple(dict.fromkeys(names))
+
     @property
     def repeats_cards(self) -> bool:
         """Tell whether this cluster may give one card twice to a request for several."""
