@@ -18,6 +18,7 @@ from hami_dra.cli.options import (
     Manifests,
     PolicyFile,
 )
+from hami_dra.cli.quota import quota
 from hami_dra.cli.revert import revert_all
 from hami_dra.cli.sources import Document, UnreadableError, read
 from hami_dra.cli.stream import Outcome
@@ -83,6 +84,13 @@ def revert_command(files: Manifests) -> None:
     touched at all, apart from templates of ours that nothing refers to any more.
     """
     _report(_of(files, revert_all), done="reverted")
+
+
+app.command(
+    "quota",
+    short_help="Show what claims take of legacy quotas.",
+    epilog="Example: hami-dra quota -n team-a; hami-dra quota -A -o json",
+)(quota)
 
 
 def _of(files: list[str], deal_with: Callable[[list[Document]], Outcome]) -> Outcome:
