@@ -26,13 +26,18 @@ REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 
 _GROUPS = (API, REGISTRATION, "/api/v1")
 _KINDS = {
+    "configmaps",
     "limitranges",
     "mutatingwebhookconfigurations",
+    "resourceclaims",
     "resourceclaimtemplates",
+    "resourcequotas",
     "resourceslices",
     "secrets",
     "validatingwebhookconfigurations",
 }
+
+_A_NAMESPACE = 2  # parts of the path of one
 
 
 class ApiDouble:
@@ -43,7 +48,7 @@ class ApiDouble:
         faults: answers to give instead of the right one, by call, first come first served.
         namespaces_missing: namespaces in which nothing can be created.
         on_store: what the server does to an object before it stores it.
-        gate: creations wait until this is set.
+        gate: creations and replacements wait until this is set.
         token: the bearer token that requests must carry, when not empty.
     """
 
@@ -140,6 +145,8 @@ class ApiDouble:
     async def _route(self, request: web.BaseRequest, *, watching: bool) -> web.StreamResponse:
         [group] = [each for each in _GROUPS if request.path.startswith(f"{each}/")] or [""]
         parts = request.path.removeprefix(f"{group}/").split("/")
+        if parts[0] == "namespaces" and len(parts) == _A_NAMESPACE:
+            return web.json_response({"metadata": {"name": parts[1], "uid": f"uid-{parts[1]}"}})
         namespace = parts[1] if parts[0] == "namespaces" else ""
         kind, *rest = parts[2:] if namespace else parts
         if kind not in _KINDS:
@@ -150,10 +157,11 @@ class ApiDouble:
             return await self._one(request, (kind, namespace, rest[0]))
         if request.method == "POST":
             return await self._create(request, kind, namespace)
-        return self._list(request, kind)
+        return self._list(request, kind, namespace)
 
-    def _list(self, request: web.BaseRequest, kind: str) -> web.Response:
-        items = [o for (k, _, _), o in sorted(self._objects.items()) if k == kind]
+    def _list(self, request: web.BaseRequest, kind: str, namespace: str) -> web.Response:
+        every = sorted(self._objects.items())
+        items = [o for (k, n, _), o in every if k == kind and namespace in {"", n}]
         items = [o for o in items if _selected(request, o)]
         start = int(request.query.get("continue", "0"))
         end = start + int(request.query.get("limit", "500"))
@@ -176,6 +184,7 @@ class ApiDouble:
             return _status(404, "NotFound", f"{key[2]} not found")
         if request.method == "PUT":
             item = await request.json()
+            await self.gate.wait()
             sent, stored = item["metadata"], self._objects[key]["metadata"]
             if sent.get("resourceVersion") != stored["resourceVersion"]:
                 return _status(409, "Conflict", "the object has been modified")
@@ -248,9 +257,10 @@ class ApiDouble:
 
 
 def _selected(request: web.BaseRequest, item: Json) -> bool:
-    name, _, value = request.query.get("labelSelector", "").partition("=")
-    if name and item["metadata"].get("labels", {}).get(name) != value:
-        return False
+    pairs = request.query.get("labelSelector", "").split(",")
+    for name, _, value in (pair.partition("=") for pair in pairs):
+        if name and item["metadata"].get("labels", {}).get(name) != value:
+            return False
     field, _, wanted = request.query.get("fieldSelector", "").partition("=")
     if field == "metadata.name":
         return bool(item["metadata"]["name"] == wanted)
