@@ -185,18 +185,20 @@ def _families(asked: Json, path: str, policy: Policy) -> list[Family]:
     without it counts for each of them.
     """
     name = asked.get("deviceClassName")
+    if not isinstance(name, str) or name not in policy.device_classes:
+        return []
     candidates = [
         f
         for f in policy.families
-        if f.device_class and name in {f.device_class, f.mig_device_class}
+        if f.device_class and name in (f.device_class, f.mig_device_class)
     ]
     if len(candidates) == 1:
         return candidates
-    conditions = {
+    conditions = [
         as_object(each.get("cel"), f"{path}.selectors").get("expression")
         for each in as_array(asked.get("selectors"), f"{path}.selectors")
         if isinstance(each, dict)
-    }
+    ]
     exact = [f for f in candidates if f.model and is_model(f) in conditions]
     return exact or candidates
 
@@ -256,7 +258,8 @@ def _holders(item: Json) -> tuple[str, ...]:
     """Name the pods that hold a claim; before it is reserved, the pod that it was made for."""
     status = as_object(item.get("status"), "status")
     reserved = as_array(status.get("reservedFor"), "status.reservedFor")
-    owners = as_array(item["metadata"].get("ownerReferences"), "metadata.ownerReferences")
+    metadata = as_object(item.get("metadata"), "metadata")
+    owners = as_array(metadata.get("ownerReferences"), "metadata.ownerReferences")
     pods = [each for each in reserved if isinstance(each, dict) and each.get("resource") == "pods"]
     owned = [each for each in owners if isinstance(each, dict) and each.get("kind") == "Pod"]
     return tuple(str(each.get("name") or "") for each in (pods or owned))
