@@ -11,7 +11,7 @@ import typer
 from hami_dra.cli.exits import UNREADABLE, USAGE, fail
 from hami_dra.cli.options import Context, Kubeconfig, PolicyFile
 from hami_dra.cli.target import read_policy
-from hami_dra.migration import Json, Policy
+from hami_dra.migration import Json, Policy, RejectedPod
 from hami_dra.quota import Known, Limit, Quota, Sizes, read_claim, read_quota
 from hami_dra.quota.claim import holdings
 
@@ -133,7 +133,14 @@ def quota(
 def _by_namespace(claims: Iterable[Json], policy: Policy) -> dict[str, list[Known]]:
     found: dict[str, list[Known]] = {}
     for item in claims:
-        found.setdefault(item["metadata"]["namespace"], []).append(read_claim(item, policy))
+        metadata = item["metadata"]
+        try:
+            known = read_claim(item, policy)
+        except RejectedPod as unknown:
+            name = f"{metadata['namespace']}/{metadata['name']}"
+            typer.echo(f"hami-dra: claim {name} is not counted: {unknown}", err=True)
+            continue
+        found.setdefault(metadata["namespace"], []).append(known)
     return found
 
 

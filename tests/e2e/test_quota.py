@@ -1,113 +1,35 @@
 """Legacy quotas on a real control plane: they hold whoever asks, and at once."""
 
-import asyncio
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hami_dra.kube.errors import ApiError, NotFoundError
-from hami_dra.kube.ledgers import PREFIX
-from hami_dra.kube.session import Session
-from hami_dra.lab import webhook
-from hami_dra.lab.api import Api
-from hami_dra.lab.failure import KubectlError
 from hami_dra.lab.wait import until
-from hami_dra.migration import Json, Policy
-from hami_dra.migration.family import DRIVER
-from hami_dra.migration.registration import (
-    NAME,
-    SYSTEM_NAMESPACE,
-    claim_webhook_configuration,
+from hami_dra.migration import Policy
+from hami_dra.migration.registration import NAME, claim_webhook_configuration
+from tests.e2e.quotas import (
+    VALIDATING,
+    await_room,
+    claim,
+    converted,
+    events_of,
+    is_bound,
+    ledger,
+    name_of,
+    refusal,
+    set_quota,
+    shown,
+    together,
+    two_replicas,
 )
 from tests.e2e.rotation import rotating
 from tests.e2e.world import World, pod
 
 pytestmark = pytest.mark.cluster
 
-VALIDATING = "validatingwebhookconfigurations"
-GPU = "nvidia.com/gpu"
 MEMORY = "limits.nvidia.com/gpumem"
 CORES = "limits.nvidia.com/gpucores"
-
-
-def claim(name: str, memory: str | None, device_class: str = DRIVER) -> Json:
-    """Write a claim by hand; without an amount it asks for a whole card."""
-    exactly: Json = {"deviceClassName": device_class}
-    if memory:
-        exactly["capacity"] = {"requests": {"memory": memory, "cores": "0"}}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name},
-        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
-    }
-
-
-def set_quota(world: World, hard: Mapping[str, object]) -> None:
-    """Set the quota `gpus` and wait until both admissions heed it."""
-    amounts = {key: str(amount) for key, amount in hard.items()}
-    world.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "gpus"},
-            "spec": {"hard": amounts},
-        }
-    )
-    too_much = claim("probe", "900Ti")
-    limited = next(f"limited: {key}={amount} " for key, amount in amounts.items())
-
-    def heeded() -> bool:
-        try:
-            world.scene.api.create(
-                "resourceclaims", too_much, namespace=world.namespace, query={"dryRun": "All"}
-            )
-        except ApiError as refused:
-            return limited in refused.message
-        return False
-
-    until(heeded, what="the quota is heeded")
-
-
-def refusal(world: World, manifest: Json) -> str:
-    """Return what a user sees who creates what does not fit."""
-    with pytest.raises(KubectlError) as refused:
-        world.apply(manifest)
-    return refused.value.stderr
-
-
-def shown(world: World) -> dict[str, Json]:
-    """Return what `hami-dra quota` prints of each key."""
-    program = Path(sys.executable).with_name("hami-dra")
-    kubeconfig = str(world.scene.cluster.kubeconfig)
-    arguments = ["-n", world.namespace, "-o", "json", "--kubeconfig", kubeconfig]
-    done = subprocess.run(
-        [program, "quota", *arguments], check=True, capture_output=True, text=True
-    )
-    return {each["key"]: each for each in json.loads(done.stdout)}
-
-
-def ledger(world: World) -> Json | None:
-    """Return the ledger of the test's namespace."""
-    return world.scene.api.find(
-        "configmaps", f"{PREFIX}{world.namespace}", namespace=SYSTEM_NAMESPACE
-    )
-
-
-def events_of(world: World, name: str) -> str:
-    """Return what the events of a pod say."""
-    return "\n".join(
-        f"{event['reason']}: {event['message']}"
-        for event in world.objects("events")
-        if event["involvedObject"]["name"] == name
-    )
 
 
 def test_two_pods_fit_and_the_third_is_told_why_not_until_one_goes(world: World) -> None:
@@ -233,63 +155,6 @@ def test_a_ledger_goes_with_its_namespace(world: World) -> None:
     until(lambda: ledger(world) is None, what="the ledger is gone", timeout_s=90)
 
 
-@contextmanager
-def two_replicas(world: World) -> Iterator[None]:
-    """Have claims of even names judged by one replica and all others by another one."""
-    scene = world.scene
-    second = webhook.start(scene.cluster, name="webhook-2")
-    scene.api.delete(VALIDATING, NAME)
-    both = claim_webhook_configuration(Policy(), {})
-    [model] = both["webhooks"]
-    is_even = 'object.metadata.name.startsWith("even-")'
-    both["webhooks"] = [
-        {
-            **model,
-            "name": f"{name}.hami-dra.io",
-            "clientConfig": config,
-            "matchConditions": [
-                *model["matchConditions"],
-                {"name": "one-of-two", "expression": expression},
-            ],
-        }
-        for name, config, expression in (
-            ("even", scene.webhook.claim_config, is_even),
-            ("odd", second.claim_config, f"!{is_even}"),
-        )
-    ]
-    scene.api.create(VALIDATING, both)
-    try:
-        yield
-    finally:
-        scene.api.delete(VALIDATING, NAME)
-        scene.cluster.stop_process(second.process)
-        model["clientConfig"] = scene.webhook.claim_config
-        scene.api.create(VALIDATING, {**both, "webhooks": [model]})
-
-
-def name_of(number: int) -> str:
-    """Return a name for one replica or the other, in turn."""
-    return f"{('even', 'odd')[number % 2]}-{number}"
-
-
-async def attempt(create: Coroutine[Any, Any, Json]) -> str:
-    """Return what a creation ends with: its refusal, or an empty text."""
-    try:
-        await create
-    except ApiError as error:
-        return str(error)
-    return ""
-
-
-def together(api: Api, path: str, manifests: list[Json]) -> list[str]:
-    """Create all at the same time; return the refusals."""
-
-    async def race(session: Session) -> list[str]:
-        return await asyncio.gather(*(attempt(session.create(path, each)) for each in manifests))
-
-    return api.run(race)
-
-
 def test_claims_racing_through_two_replicas_take_all_there_is_and_no_more(world: World) -> None:
     with two_replicas(world):
         set_quota(world, {MEMORY: 16000})
@@ -307,51 +172,50 @@ def test_claims_racing_through_two_replicas_take_all_there_is_and_no_more(world:
             await_room(world, path)
 
 
-def await_room(world: World, path: str) -> None:
-    """Wait until both replicas have seen that all is free again."""
-
-    def is_free(prefix: str) -> Callable[[], bool]:
-        whole = claim(f"{prefix}-probe", "16000Mi")
-
-        async def ask(session: Session) -> str:
-            return await attempt(session.create(path, whole, query={"dryRun": "All"}))
-
-        return lambda: not world.scene.api.run(ask)
-
-    for prefix in ("even", "odd"):
-        until(is_free(prefix), what=f"the {prefix} replica knows")
-
-
-def test_pods_that_came_past_the_early_check_wait_and_run_when_there_is_room(world: World) -> None:
-    """Thirty pods at once: all pass before any claim shows, five claims pass, others wait."""
+def test_pods_racing_through_two_replicas_run_as_far_as_the_quota_goes(world: World) -> None:
+    """Thirty pods at once: many pass before any claim shows, but five claims do."""
     world.add_node("a", a100_80g=4)
     with two_replicas(world):
         set_quota(world, {MEMORY: 16000})
         path = f"/api/v1/namespaces/{world.namespace}/pods"
         pods = [pod(name_of(number), {"gpu": 1, "gpumem": 3000}) for number in range(30)]
+
         said = together(world.scene.api, path, pods)
+
         assert all("exceeded quota: gpus" in each for each in said if each), said
-        created = [each["metadata"]["name"] for each in world.objects("pods")]
-        assert len(created) > 5
-
+        created = {each["metadata"]["name"] for each in world.objects("pods")}
         running = {each["metadata"]["name"] for each in world.await_all_scheduled(5)}
-        waiting = [name for name in created if name not in running]
-        for name in waiting:
-            until(partial(events_of, world, name), what=f"{name} is told")
-        seen = events_of(world, waiting[0])
-        assert "FailedResourceClaimCreation" in seen
-        assert "exceeded quota: gpus, requested: limits.nvidia.com/gpumem=3000 MiB" in seen
+        for name in created - running:
+            told = until(partial(events_of, world, name), what=f"{name} is told")
+            assert "FailedResourceClaimCreation" in told
+            assert f"exceeded quota: gpus, requested: {MEMORY}=3000 MiB" in told
         assert len(world.objects("resourceclaims")) == 5
+        assert shown(world)[MEMORY]["used"] == 15000
 
-        for name in running:
-            world.scene.api.delete("pods", name, namespace=world.namespace, wait=False)
-        until(
-            lambda: any(world.pod(name)["spec"].get("nodeName") for name in waiting),
-            what="a waiting pod runs",
-            timeout_s=120,
-            tolerate=(NotFoundError,),
-        )
-        assert len(world.objects("resourceclaims")) <= 5
+
+def test_a_pod_whose_claim_was_refused_runs_when_there_is_room(world: World) -> None:
+    """By itself, and at once when it is touched; a finished pod makes room like a deleted one."""
+    world.add_node("a", a100_80g=1)
+    waiting = [converted(world, name, 8000) for name in ("first", "second")]
+    set_quota(world, {MEMORY: 8000})
+    until(lambda: shown(world)[MEMORY]["used"] == 0, what="the quota is free")
+    world.apply(pod("before", {"gpu": 1, "gpumem": 8000}))
+    world.await_scheduled("before")
+    world.apply(*waiting)
+    for name in ("first", "second"):
+        until(partial(events_of, world, name), what=f"{name} is told")
+    assert not is_bound(world, "first", "second")
+
+    world.delete("before")
+    until(lambda: is_bound(world, "first", "second"), what="one of them runs", timeout_s=120)
+    done, left = ("first", "second") if is_bound(world, "first") else ("second", "first")
+    assert not is_bound(world, left)
+
+    finished = {"status": {"phase": "Succeeded"}}
+    world.scene.api.patch("pods", f"{done}/status", finished, namespace=world.namespace)
+    until(lambda: shown(world)[MEMORY]["used"] == 0, what="a finished pod takes nothing")
+    world.kubectl("annotate", "pod", left, "touched=now")
+    until(lambda: is_bound(world, left), what="the other one runs at once")
 
 
 def test_the_bundle_of_the_claims_registration_is_kept_right_too(world: World) -> None:
