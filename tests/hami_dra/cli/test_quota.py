@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
@@ -47,7 +48,9 @@ OBJECTS = {
 }
 
 
-def show(directory: Path, *arguments: str, cards_of: str = "l4-24g") -> Result:
+def show(
+    directory: Path, *arguments: str, cards_of: str = "l4-24g", more: Iterable[Json] = ()
+) -> Result:
     """Run the command against a cluster that holds the objects above."""
 
     async def serve() -> Result:
@@ -55,6 +58,8 @@ def show(directory: Path, *arguments: str, cards_of: str = "l4-24g") -> Result:
             for kind, items in OBJECTS.items():
                 for item in items:
                     await api.put(kind, item)
+            for item in more:
+                await api.put("resourceclaims", item)
             if cards_of:
                 found = cards(cards_of, 1, "n")
                 await api.put(
@@ -110,6 +115,16 @@ def test_a_whole_card_of_no_known_size_is_unknown(tmp_path: Path) -> None:
 
     assert "unknown MiB" in result.stdout
     assert "claim c1 (unknown)" in result.stdout
+
+
+def test_a_claim_of_an_unknown_form_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    strange = claim("team", "strange", "1Mi")
+    strange["spec"]["devices"]["requests"] = {"of": "tomorrow"}
+
+    result = show(tmp_path, "-n", "team", more=[strange])
+
+    assert "13000 MiB" in result.stdout
+    assert "claim team/strange is not counted: spec.devices.requests" in result.stderr
 
 
 def test_a_namespace_without_such_a_quota_says_so(tmp_path: Path) -> None:
