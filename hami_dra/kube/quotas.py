@@ -113,7 +113,8 @@ class ClusterQuotas:
 
     def of(self, namespace: str) -> tuple[Quota, ...]:
         """Return the quotas of a namespace that concern converted pods."""
-        return tuple(each for each in self._quotas.within(namespace) if each is not None)
+        found = self._quotas.within(namespace)
+        return tuple(each for each in found if each is not None) if found else ()
 
     def refusal(self, namespace: str, asked: Amounts) -> str:
         """Say why what is asked does not fit now, as far as the caches know; empty if it fits."""

@@ -6,6 +6,7 @@ what `status.allocation` says, so a smaller card gives quota back. Rules: .githu
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from hami_dra.migration import Family, Json, Policy, RejectedPod
@@ -15,7 +16,7 @@ from hami_dra.migration.json import as_array, as_object
 from hami_dra.migration.legacy import WHOLE
 from hami_dra.migration.quantity import NANO, QuantityError, parse
 from hami_dra.migration.selector import is_model
-from hami_dra.quota.amounts import largest, total
+from hami_dra.quota.amounts import Amounts, largest, total
 
 Sizes = Mapping[str, int]
 """The size of the largest card in MiB, by driver. The largest, because before allocation nobody
@@ -55,7 +56,7 @@ class Share:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Claimed:
     """What one claim takes.
 
@@ -66,8 +67,20 @@ class Claimed:
 
     requests: tuple[tuple[Share, ...], ...] = ()
 
-    def amounts(self, sizes: Sizes) -> dict[str, int | None]:
-        """Return what that is of each resource."""
+    def amounts(self, sizes: Sizes) -> Amounts:
+        """Return what that is of each resource; shared, so never to be changed."""
+        return self._with(sizes) if self._fixed is None else self._fixed
+
+    @cached_property
+    def _fixed(self) -> Amounts | None:
+        """What it is whatever the sizes are, which is so for all but whole cards; else None.
+
+        A namespace has many claims, and they are added up for each pod that is created.
+        """
+        known = self._with({})
+        return None if None in known.values() else known
+
+    def _with(self, sizes: Sizes) -> Amounts:
         return total(largest(one.amounts(sizes) for one in each) for each in self.requests)
 
 

@@ -9,7 +9,7 @@ from hami_dra.migration import Json, Policy, RejectedPod, migrate
 from hami_dra.migration.family import DRIVER
 from hami_dra.migration.selector import is_model
 from hami_dra.quota import holdings, read_asked, read_claim
-from hami_dra.quota.amounts import total
+from hami_dra.quota.amounts import Amounts, total
 from tests.pods import CARDS, POLICY, migrated, pods
 
 GPU, MEMORY, CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
@@ -40,7 +40,7 @@ def one(*alternatives: Json) -> Json:
     return {"firstAvailable": [{"name": f"s{i}", **each} for i, each in enumerate(alternatives)]}
 
 
-def taken(item: Json, policy: Policy = POLICY) -> dict[str, int | None]:
+def taken(item: Json, policy: Policy = POLICY) -> Amounts:
     return read_claim(item, policy).claimed.amounts(SIZES)
 
 
