@@ -181,8 +181,10 @@ class ClusterQuotas:
             quotas = self.of(namespace)
             overdue = self._ledgers.overdue(namespace)
             before = (found and found.ledger) or Ledger()
-            if not overdue and all(self._refusals(namespace, quotas, before, asked)):
-                return self._refusals(namespace, quotas, before, asked)
+            # The caches may miss claims, but they do not make any up: who is refused now is refused.
+            _, answers = admit(before, self._cached(namespace), quotas, asked)
+            if all(answers) and not overdue:
+                return answers
             view = await self._view(namespace, quotas, found, overdue=bool(overdue))
             settled = settle(before, view, overdue)
             after, answers = admit(settled, view, quotas, asked)
@@ -192,12 +194,6 @@ class ClusterQuotas:
                 return answers
             await pause.wait()
             found = await self._ledgers.read(namespace)
-
-    def _refusals(
-        self, namespace: str, quotas: Sequence[Quota], ledger: Ledger, asked: Sequence[Asked]
-    ) -> list[str]:
-        """Return what the caches alone say; they may miss claims, but do not make any up."""
-        return admit(ledger, self._cached(namespace), quotas, asked)[1]
 
     async def _view(
         self, namespace: str, quotas: Sequence[Quota], found: Stored | None, *, overdue: bool
