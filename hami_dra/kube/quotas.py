@@ -181,7 +181,7 @@ class ClusterQuotas:
             quotas = self.of(namespace)
             overdue = self._ledgers.overdue(namespace)
             before = (found and found.ledger) or Ledger()
-            # The caches may miss claims, but they do not make any up: who is refused now is refused.
+            # Caches may miss claims but make none up, so who does not fit by them does not fit.
             _, answers = admit(before, self._cached(namespace), quotas, asked)
             if all(answers) and not overdue:
                 return answers
