@@ -2,16 +2,15 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from typer.testing import CliRunner
 
+from hami_dra.cli.app import app
 from hami_dra.kube.errors import ApiError
 from hami_dra.kube.ledgers import PREFIX
 from hami_dra.kube.session import Session
@@ -74,13 +73,11 @@ def refusal(world: World, manifest: Json) -> str:
 
 def shown(world: World) -> dict[str, Json]:
     """Return what `hami-dra quota` prints of each key."""
-    program = Path(sys.executable).with_name("hami-dra")
     kubeconfig = str(world.scene.cluster.kubeconfig)
-    arguments = ["-n", world.namespace, "-o", "json", "--kubeconfig", kubeconfig]
-    done = subprocess.run(
-        [program, "quota", *arguments], check=True, capture_output=True, text=True
-    )
-    return {each["key"]: each for each in json.loads(done.stdout)}
+    line = ["quota", "-n", world.namespace, "-o", "json", "--kubeconfig", kubeconfig]
+    result = CliRunner().invoke(app, line, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return {each["key"]: each for each in json.loads(result.stdout)}
 
 
 def ledger(world: World) -> Json | None:
@@ -90,13 +87,13 @@ def ledger(world: World) -> Json | None:
     )
 
 
-def events_of(world: World, name: str) -> str:
-    """Return what the events of a pod say."""
-    return "\n".join(
-        f"{event['reason']}: {event['message']}"
-        for event in world.objects("events")
-        if event["involvedObject"]["name"] == name
-    )
+def refused_claim(world: World, name: str) -> str | None:
+    """Return what the event says by which a user learns that a pod's claim was refused."""
+    for event in world.objects("events"):
+        about, reason = event["involvedObject"]["name"], event["reason"]
+        if (about, reason) == (name, "FailedResourceClaimCreation"):
+            return str(event["message"])
+    return None
 
 
 @contextmanager
