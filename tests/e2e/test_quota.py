@@ -24,7 +24,7 @@ from tests.e2e.quotas import (
     two_replicas,
 )
 from tests.e2e.rotation import rotating
-from tests.e2e.world import World, pod
+from tests.e2e.world import World, owner_of, pod
 
 pytestmark = pytest.mark.cluster
 
@@ -212,7 +212,10 @@ def test_a_pod_whose_claim_was_refused_runs_when_there_is_room(world: World) -> 
     until(lambda: world.pod(done)["status"]["phase"] == "Running", what=f"{done} runs")
     finished = {"status": {"phase": "Succeeded"}}
     world.scene.api.patch("pods", f"{done}/status", finished, namespace=world.namespace)
-    until(lambda: shown(world)[MEMORY]["used"] == 0, what="a finished pod takes nothing")
+    until(
+        lambda: all(owner_of(each) != done for each in world.objects("resourceclaims")),
+        what="a finished pod takes nothing",
+    )
     world.kubectl("annotate", "pod", left, "touched=now")
     until(lambda: is_bound(world, left), what="the other one runs at once")
 
