@@ -9,7 +9,8 @@ from prometheus_client.registry import Collector
 
 from hami_dra.kube.quotas import ClusterQuotas
 from hami_dra.migration import Notice, Policy, RejectedPod, Template
-from hami_dra.quota import Asked, read_asked, read_claim
+from hami_dra.migration.json import as_object
+from hami_dra.quota import Asked, read_asked
 from hami_dra.quota.amounts import total
 from webhook.response import FORBIDDEN, Admitted, Refused, Response
 from webhook.review import Request
@@ -86,12 +87,15 @@ class HeldQuotas(Collector):
         if not request.creates_claim or not self._cluster.of(request.namespace):
             return Admitted()
         try:
-            known = read_claim(request.object, self._policy)
+            # The spec alone: what a claim was given is for the scheduler to say, not for its author.
+            claimed = read_asked(as_object(request.object.get("spec"), "spec"), self._policy)
+            metadata = as_object(request.object.get("metadata"), "metadata")
         except RejectedPod as wrong:
             return Refused(str(wrong))
         # Without a UID of its own a claim is counted by that of the review, for a while twice.
-        amounts = known.claimed.amounts(self._cluster.sizes())
-        asked = Asked(known.uid or request.uid, known.name, amounts)
+        uid, name = metadata.get("uid") or request.uid, metadata.get("name") or ""
+        amounts = claimed.amounts(self._cluster.sizes())
+        asked = Asked(str(uid), str(name), amounts)
         if request.dry_run:
             refusal = self._cluster.refusal(request.namespace, amounts)
         else:

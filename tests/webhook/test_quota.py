@@ -145,6 +145,20 @@ async def test_a_claim_is_admitted_only_with_a_reservation_and_a_dry_run_makes_n
     assert real == {"uid": "u-1", "allowed": True}
 
 
+async def test_an_author_cannot_say_what_a_claim_was_given(
+    tmp_path: Path, templates: MemoryTemplates
+) -> None:
+    forged = claim("a", "9Gi")
+    result = {"request": "gpu", "driver": DRIVER, "consumedCapacity": {"memory": "1Mi"}}
+    forged["status"] = {"allocation": {"devices": {"results": [result]}}}
+    async with ApiDouble().serving() as api:
+        await api.put("resourcequotas", quota(gpumem=9000))
+        async with serving(api, tmp_path, templates) as app:
+            answer = answer_of(await validate(app, claim_review(forged)))
+
+    assert "gpumem=9216 MiB" in answer["status"]["message"]
+
+
 async def test_the_series_go_with_the_quota(tmp_path: Path, templates: MemoryTemplates) -> None:
     async with ApiDouble().serving() as api:
         await api.put("resourcequotas", quota(gpumem=16000, gpucores=100))
