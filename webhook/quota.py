@@ -87,7 +87,7 @@ class HeldQuotas(Collector):
         if not request.creates_claim or not self._cluster.of(request.namespace):
             return Admitted()
         try:
-            # The spec alone: what a claim was given is for the scheduler to say, not for its author.
+            # The spec alone: what a claim was given is not for its author to say.
             claimed = read_asked(as_object(request.object.get("spec"), "spec"), self._policy)
             metadata = as_object(request.object.get("metadata"), "metadata")
         except RejectedPod as wrong:
