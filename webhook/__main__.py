@@ -64,6 +64,7 @@ def serve(
     leaf_lifetime_s: Annotated[int | None, _option("leaf_lifetime_s")] = None,
     template_ttl_s: Annotated[int | None, _option("template_ttl_s")] = None,
     sweep_period_s: Annotated[int | None, _option("sweep_period_s")] = None,
+    quota_overdue_s: Annotated[int | None, _option("quota_overdue_s")] = None,
     kubeconfig: Annotated[Path | None, _option("kubeconfig")] = None,
     context: Annotated[str | None, _option("context")] = None,
     policy: Annotated[Path | None, _option("policy")] = None,
@@ -109,7 +110,12 @@ async def _in_cluster(settings: Settings, policy: Policy) -> None:
     files = _files(settings, certificate)
     async with await Session.connect(settings.kubeconfig, settings.context) as session:
         source = files or _secret(settings, certificate, session)
-        cluster = Cluster(session, policy)
+        cluster = Cluster(
+            session,
+            policy,
+            home=settings.namespace,
+            quota_overdue_s=settings.quota_overdue_s,
+        )
         sweeper = Sweeper(session, ttl=settings.template_ttl, period_s=settings.sweep_period_s)
         dependencies = Dependencies(
             templates=cluster.templates,
@@ -117,6 +123,7 @@ async def _in_cluster(settings: Settings, policy: Policy) -> None:
             cards=cluster.cards,
             limits=cluster.limits,
             tell=cluster.events.tell,
+            quotas=cluster.quotas,
             checks={"certificate": lambda: certificate.is_valid, **cluster.checks},
             troubles={
                 "certificate": lambda: certificate.trouble,
@@ -126,6 +133,7 @@ async def _in_cluster(settings: Settings, policy: Policy) -> None:
                 CertificateCollector(certificate),
                 EventsCollector(cluster.events),
                 TemplateCollector(cluster.templates, sweeper),
+                cluster.quotas,
             ),
         )
         server = Server(

@@ -6,7 +6,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final
@@ -24,7 +24,9 @@ from hami_dra.migration import Cards, NamespaceLimits, Policy
 from hami_dra.migration.pod import NO_LIMITS
 from webhook import handlers, review
 from webhook.metrics import Metrics
+from webhook.quota import NoQuotas, Quotas
 from webhook.response import Admitted, Decision
+from webhook.response import Response as Answer
 from webhook.review import RequestError
 
 LARGEST_BODY: Final = 4 * 2**20
@@ -33,6 +35,9 @@ LARGEST_BODY: Final = 4 * 2**20
 _REVIEW_BODY: Final = {
     "requestBody": {"required": True, "content": {"application/json": {"schema": {}}}}
 }
+
+Decide = Callable[[review.Request], Awaitable[Answer]]
+"""Decides on one kind of review."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +52,7 @@ class Dependencies:
         cards: returns what is known of the cluster's cards now.
         limits: returns what the LimitRanges of a namespace insist on now.
         tell: passes on what was noticed of a pod that is admitted.
+        quotas: what pods and claims must fit into.
         checks: what must hold before reviews are answered, by name.
         troubles: what needs a person although reviews are answered, by name; empty when nothing.
         collectors: what `/metrics` shows besides the reviews.
@@ -57,6 +63,7 @@ class Dependencies:
     cards: Callable[[], Cards] = Cards
     limits: Callable[[str], NamespaceLimits] = lambda _namespace: NO_LIMITS
     tell: handlers.Tell = lambda _namespace, _pod, _notices: None
+    quotas: Quotas = field(default_factory=NoQuotas)
     checks: Mapping[str, Callable[[], bool]] = field(default_factory=dict)
     troubles: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     collectors: Sequence[Collector] = ()
@@ -89,7 +96,8 @@ def create_app(dependencies: Dependencies) -> FastAPI:
         openapi_url=None,
     )
     metrics = Metrics(dependencies.collectors)
-    mutation = _Mutation(dependencies, metrics)
+    mutation = _Reviews(dependencies, metrics, _mutating(dependencies))
+    validation = _Reviews(dependencies, metrics, dependencies.quotas.judge)
 
     async def readyz() -> JSONResponse:
         missing, degraded = dependencies.missing(), dependencies.degraded()
@@ -103,21 +111,40 @@ def create_app(dependencies: Dependencies) -> FastAPI:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     app.add_api_route("/mutate", mutation.post, methods=["POST"], openapi_extra=_REVIEW_BODY)
+    app.add_api_route("/validate", validation.post, methods=["POST"], openapi_extra=_REVIEW_BODY)
     app.add_api_route("/healthz", healthz)
     app.add_api_route("/readyz", readyz)
     app.add_api_route("/metrics", show_metrics)
     return app
 
 
-class _Mutation:
+def _mutating(needs: Dependencies) -> Decide:
+    """Return what decides on pods."""
+
+    async def decide(asked: review.Request) -> Answer:
+        return await handlers.mutate(
+            asked,
+            policy=needs.policy(),
+            cards=needs.cards(),
+            limits=needs.limits(asked.namespace),
+            templates=needs.templates,
+            tell=needs.tell,
+            quotas=needs.quotas,
+        )
+
+    return decide
+
+
+class _Reviews:
     """Answers one review after the other; the raw body goes past FastAPI's model layer."""
 
-    def __init__(self, dependencies: Dependencies, metrics: Metrics) -> None:
+    def __init__(self, dependencies: Dependencies, metrics: Metrics, decide: Decide) -> None:
         self._needs = dependencies
         self._metrics = metrics
+        self._decide = decide
 
     async def post(self, request: Request) -> Response:
-        """Migrate a pod that is being created."""
+        """Decide on what is being created."""
         started = perf_counter()
         entry: dict[str, Any] = {}
         try:
@@ -138,17 +165,11 @@ class _Mutation:
 
     async def _answer(self, request: Request, entry: dict[str, Any]) -> Response:
         asked = review.parse(await _read(request))
-        entry |= {"uid": asked.uid, "namespace": asked.namespace, "pod": asked.name}
+        kind = "claim" if asked.creates_claim else "pod"
+        entry |= {"uid": asked.uid, "namespace": asked.namespace, kind: asked.name}
         if missing := self._needs.missing():
             raise NotReadyError(f"not ready yet, waiting for: {', '.join(missing)}")
-        response = await handlers.mutate(
-            asked,
-            policy=self._needs.policy(),
-            cards=self._needs.cards(),
-            limits=self._needs.limits(asked.namespace),
-            templates=self._needs.templates,
-            tell=self._needs.tell,
-        )
+        response = await self._decide(asked)
         entry["decision"] = response.decision
         if isinstance(response, Admitted):
             entry["templates"] = response.templates

@@ -7,24 +7,46 @@ from collections.abc import Callable, Mapping
 from hami_dra.kube.cards import ClusterCards
 from hami_dra.kube.events import OwnerEvents
 from hami_dra.kube.limits import ClusterLimits
+from hami_dra.kube.quotas import OVERDUE_S, ClusterQuotas
 from hami_dra.kube.session import Session
 from hami_dra.kube.templates import ClusterTemplates
 from hami_dra.kube.version import ServerVersion
 from hami_dra.migration import CardKind, Cards, NamespaceLimits, Policy
+from hami_dra.migration.registration import SYSTEM_NAMESPACE
+from hami_dra.quota import Sizes
+from webhook.quota import HeldQuotas
 
 
 class Cluster:
-    """Templates, card sizes, limit ranges and version of one cluster.
+    """Templates, card sizes, limit ranges, quotas and version of one cluster.
+
+    Args:
+        session: the API server.
+        policy: what a migration means.
+        home: the webhook's own namespace.
+        quota_overdue_s: see `ClusterQuotas`.
 
     Attributes:
         templates: the cluster's templates.
         events: what migrations noticed, told to the pods' owners.
+        quotas: what pods and claims must fit into.
     """
 
-    def __init__(self, session: Session, policy: Policy) -> None:
+    def __init__(
+        self,
+        session: Session,
+        policy: Policy,
+        *,
+        home: str = SYSTEM_NAMESPACE,
+        quota_overdue_s: float = OVERDUE_S,
+    ) -> None:
         self.templates = ClusterTemplates(session)
         # The name of a pod is its host name.
         self.events = OwnerEvents(session, socket.gethostname())
+        self._quotas = ClusterQuotas(
+            session, policy, sizes=self.sizes, home=home, overdue_s=quota_overdue_s
+        )
+        self.quotas = HeldQuotas(self._quotas, policy)
         attributes = {family.driver: family.type_attribute for family in policy.families}
         self._cards = [ClusterCards(session, *each) for each in attributes.items()]
         self._merged: tuple[list[Cards], Cards] = ([], Cards())
@@ -39,6 +61,7 @@ class Cluster:
             "template cache": lambda: self.templates.is_synced,
             "card sizes": lambda: all(cards.is_synced for cards in self._cards),
             "limit ranges": lambda: self._limits.is_synced,
+            "quotas": lambda: self._quotas.is_synced,
             "API server version": lambda: self._version.current is not None,
         }
 
@@ -58,6 +81,13 @@ class Cluster:
             self._merged = found, Cards(kinds=kinds)
         return self._merged[1]
 
+    def sizes(self) -> Sizes:
+        """Return the size of the largest card of each driver, in MiB."""
+        found: dict[str, int] = {}
+        for kind in self.cards().kinds:
+            found[kind.driver] = max(kind.memory_mib, found.get(kind.driver, 0))
+        return found
+
     def limits(self, namespace: str) -> NamespaceLimits:
         """Return what the LimitRanges of a namespace insist on now."""
         return self._limits.current(namespace)
@@ -69,6 +99,7 @@ class Cluster:
                 self.templates.run,
                 self.events.run,
                 self._limits.run,
+                self._quotas.run,
                 self._version.run,
                 *(cards.run for cards in self._cards),
             ):

@@ -14,7 +14,8 @@ from hami_dra.migration import (
     Template,
     migrate,
 )
-from webhook.response import CONFLICT, Admitted, Refused, Response
+from webhook.quota import Quotas
+from webhook.response import CONFLICT, FORBIDDEN, Admitted, Refused, Response
 from webhook.review import Request, warnings_of
 
 Tell = Callable[[str, Json, tuple[Notice, ...]], None]
@@ -29,6 +30,7 @@ async def mutate(
     limits: NamespaceLimits,
     templates: TemplateStore,
     tell: Tell,
+    quotas: Quotas,
 ) -> Response:
     """Migrate a pod that is being created; anything else passes untouched.
 
@@ -44,14 +46,19 @@ async def mutate(
         migration = migrate(request.object, policy, cards, limits=limits)
     except RejectedPod as verdict:
         return Refused(str(verdict))
+    notices = migration.notices
+    if migration.claims:
+        if refusal := quotas.refusal(request.namespace, migration.claims):
+            return Refused(refusal, FORBIDDEN)
+        notices = (*notices, *quotas.notices(request.namespace))
     needed = () if request.dry_run else migration.templates
     try:
         ensured = await _ensure(needed, request.namespace, templates)
     except TemplateConflict as conflict:
         return Refused(str(conflict), CONFLICT)
-    if migration.notices and not request.dry_run:
-        tell(request.namespace, request.object, migration.notices)
-    return Admitted(migration.patch, warnings_of(migration.notices), ensured)
+    if notices and not request.dry_run:
+        tell(request.namespace, request.object, notices)
+    return Admitted(migration.patch, warnings_of(notices), ensured)
 
 
 async def _ensure(

@@ -11,6 +11,9 @@ from typing import Final
 from hami_dra.kube.templates import Outcome
 from hami_dra.migration import Json
 
+FORBIDDEN: Final = 403
+"""The object is right, but a quota has no room for it; what the API server says of its own."""
+
 UNPROCESSABLE: Final = 422
 """The pod is wrong."""
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from hami_dra.migration import Json, Notice
-from webhook.response import Admitted, Refused, Response
+from webhook.response import FORBIDDEN, Admitted, Refused, Response
 
 API_VERSION: Final = "admission.k8s.io/v1"
 """The version of AdmissionReview that is spoken, in both directions."""
@@ -24,6 +24,7 @@ MOST_WARNINGS: Final = 30
 """Together they stay below 4096 characters, beyond which the API server cuts them."""
 
 _REPORTED_ERRORS: Final = 3
+_CLAIMS: Final = "resource.k8s.io/v1/resourceclaims/"
 
 
 class RequestError(Exception):
@@ -36,7 +37,7 @@ class Request:
 
     Attributes:
         uid: identifies the review; the answer carries it.
-        namespace: where the pod will live; the object's own field is not to be trusted (ruling 22).
+        namespace: where the object will live; its own field is not to be trusted (ruling 22).
         operation: CREATE, UPDATE, DELETE or CONNECT.
         resource: group, version, resource and subresource, such as `/v1/pods/`.
         dry_run: whether nothing may be written.
@@ -54,6 +55,11 @@ class Request:
     def creates_pod(self) -> bool:
         """Tell whether a pod is being created."""
         return self.operation == "CREATE" and self.resource == "/v1/pods/"
+
+    @property
+    def creates_claim(self) -> bool:
+        """Tell whether a ResourceClaim is being created."""
+        return self.operation == "CREATE" and self.resource == _CLAIMS
 
     @property
     def name(self) -> str:
@@ -110,8 +116,8 @@ def parse(body: bytes) -> Request:
         dry_run=bool(asked.dry_run),
         object=asked.object or {},
     )
-    if request.creates_pod and not request.namespace:
-        raise RequestError("request.namespace: found none, expected the namespace of the pod")
+    if (request.creates_pod or request.creates_claim) and not request.namespace:
+        raise RequestError("request.namespace: found none, expected the namespace of the object")
     return request
 
 
@@ -129,7 +135,9 @@ def respond(uid: str, response: Response) -> Json:
     """Build the review that carries the answer back."""
     match response:
         case Refused(message=message, code=code):
-            answer: Json = {"allowed": False, "status": {"code": code, "message": message}}
+            reason = {"reason": "Forbidden"} if code == FORBIDDEN else {}
+            status = {"code": code, "message": message, **reason}
+            answer: Json = {"allowed": False, "status": status}
         case Admitted(patch=patch, warnings=warnings):
             answer = {"allowed": True}
             if patch:

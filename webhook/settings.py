@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from certs.bundle import Lifetimes
 from certs.secret import Place
+from hami_dra.kube.quotas import OVERDUE_S
 from hami_dra.kube.sweeper import PERIOD_S
 from hami_dra.kube.unused import DEFAULT_TTL
 from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE
@@ -51,7 +52,8 @@ class Settings(BaseSettings):
     """files: somebody else renews --tls-cert and --tls-key. secret: the replicas share an authority
     in a Secret, sign their own certificates and keep the caBundle of the registrations right."""
     namespace: str = SYSTEM_NAMESPACE
-    """Namespace of the Service and the Secret; part of the name in the certificate."""
+    """Namespace of the Service, the Secret and the quota ledgers; part of the name in the
+    certificate."""
     service_name: str = NAME
     """Service by which the API server reaches us; part of the name in the certificate."""
     certificate_secret: str = f"{NAME}-ca"
@@ -69,6 +71,9 @@ class Settings(BaseSettings):
     """Seconds that a template of ours stays unused before it is removed; 0 keeps all for ever."""
     sweep_period_s: Seconds = int(PERIOD_S)
     """Seconds between two looks for unused templates, at most."""
+    quota_overdue_s: Seconds = int(OVERDUE_S)
+    """Seconds after which a claim that a quota had room for, and that never came, is forgotten.
+    Must be longer than the API server's --request-timeout."""
     kubeconfig: Path | None = None
     """How to reach the API server. Default: KUBECONFIG, the pod's service account, the home."""
     context: str | None = None

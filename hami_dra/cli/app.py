@@ -19,6 +19,7 @@ from hami_dra.cli.options import (
     Manifests,
     PolicyFile,
 )
+from hami_dra.cli.quota import quota
 from hami_dra.cli.revert import revert_all
 from hami_dra.cli.sources import Document, UnreadableError, read
 from hami_dra.cli.stream import Outcome
@@ -89,6 +90,11 @@ app.command("prune", short_help="Delete templates that nothing needs.", epilog=p
 app.command("version", short_help="Print the version.", epilog=version.EPILOG)(
     version.version_command
 )
+app.command(
+    "quota",
+    short_help="Show what claims take of legacy quotas.",
+    epilog="Example: hami-dra quota -n team-a; hami-dra quota -A -o json",
+)(quota)
 
 
 def _of(files: list[str], deal_with: Callable[[list[Document]], Outcome]) -> Outcome:

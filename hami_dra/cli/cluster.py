@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from hami_dra.kube.errors import ApiError, ConfigurationError, UnreachableError
 from hami_dra.kube.session import Session
@@ -44,7 +45,7 @@ def ask(policy: Policy, *, context: str | None, kubeconfig: Path | None) -> Foun
 async def _ask(policy: Policy, context: str | None, kubeconfig: Path | None) -> Found:
     async with await Session.connect(kubeconfig, context) as session:
         major, minor = await session.version()
-        slices = await _slices(session)
+        slices = await _every(session, _SLICES)
     drivers = {family.driver for family in policy.families}
     sizes = [
         sizes_of(each, driver=each["spec"]["driver"])
@@ -54,12 +55,58 @@ async def _ask(policy: Policy, context: str | None, kubeconfig: Path | None) -> 
     return Found(f"{major}.{minor}", cards_of(sizes))
 
 
-async def _slices(session: Session) -> list[Json]:
-    """Read all slices, page by page."""
+@dataclass(frozen=True, slots=True)
+class FoundQuotas:
+    """What the cluster says of quotas.
+
+    Attributes:
+        quotas: ResourceQuotas.
+        claims: ResourceClaims.
+        sizes: the size of the largest card of each driver, in MiB.
+    """
+
+    quotas: list[Json]
+    claims: list[Json]
+    sizes: dict[str, int]
+
+
+def ask_quotas(
+    policy: Policy, *, namespace: str, context: str | None, kubeconfig: Path | None
+) -> FoundQuotas:
+    """Read quotas, claims and cards of a namespace, or of all; nothing is written.
+
+    Raises:
+        ConfigurationError: if no cluster is described.
+        UnreachableError: if it does not answer.
+        ApiError: if it refuses.
+    """
+    return asyncio.run(_ask_quotas(policy, namespace, context, kubeconfig))
+
+
+async def _ask_quotas(
+    policy: Policy, namespace: str, context: str | None, kubeconfig: Path | None
+) -> FoundQuotas:
+    within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    async with await Session.connect(kubeconfig, context) as session:
+        quotas = await _every(session, f"/api/v1{within}/resourcequotas")
+        claims = await _every(session, f"/apis/resource.k8s.io/v1{within}/resourceclaims")
+        slices = await _every(session, _SLICES)
+    sizes = {}
+    for driver in {family.driver for family in policy.families}:
+        ours = [
+            sizes_of(each, driver=driver) for each in slices if each["spec"]["driver"] == driver
+        ]
+        if found := cards_of(ours).memory_mib:
+            sizes[driver] = max(found)
+    return FoundQuotas(quotas, claims, sizes)
+
+
+async def _every(session: Session, path: str) -> list[Json]:
+    """Read a whole collection, page by page."""
     found: list[Json] = []
     query = {"limit": _PAGE}
     while True:
-        page = await session.get(_SLICES, query=query)
+        page = await session.get(path, query=query)
         found += page.get("items") or []
         token = (page.get("metadata") or {}).get("continue")
         if not token:

@@ -65,6 +65,7 @@ class WatchCache(Generic[Value]):
         self._backoff = backoff or Backoff()
         self._synced = asyncio.Event()
         self._values: dict[Key, Value] = {}
+        self._within: dict[str, dict[str, Value]] = {}
         self._written: dict[Key, _Written[Value]] = {}
         self._version = ""
 
@@ -87,6 +88,15 @@ class WatchCache(Generic[Value]):
     def values(self) -> Collection[Value]:
         """Return what is known of every object that the watch has reached."""
         return self._values.values()
+
+    def within(self, namespace: str) -> Collection[Value]:
+        """Return what is known of the objects of one namespace that the watch has reached."""
+        return self._within.get(namespace, {}).values()
+
+    @property
+    def version(self) -> int:
+        """Tell how far the watch is: everything up to this resource version is known."""
+        return _number(self._version)
 
     def note(self, written: Json) -> None:
         """Take in an object that this process wrote, until the watch has reached it.
@@ -123,6 +133,9 @@ class WatchCache(Generic[Value]):
                 break
             query["continue"] = token
         self._values = found
+        self._within = {}
+        for (namespace, name), value in found.items():
+            self._within.setdefault(namespace, {})[name] = value
         self._advance(metadata["resourceVersion"])
         self._synced.set()
         self._changed()
@@ -147,12 +160,23 @@ class WatchCache(Generic[Value]):
         item = event["object"]
         match event["type"]:
             case "ADDED" | "MODIFIED":
-                self._values[key_of(item)] = self._project(item)
+                namespace, name = key = key_of(item)
+                self._values[key] = value = self._project(item)
+                self._within.setdefault(namespace, {})[name] = value
             case "DELETED":
-                self._values.pop(key_of(item), None)
+                self._drop(key_of(item))
         self._advance(item["metadata"]["resourceVersion"])
         if event["type"] != "BOOKMARK":
             self._changed()
+
+    def _drop(self, key: Key) -> None:
+        """Forget an object, and its namespace with its last one."""
+        namespace, name = key
+        self._values.pop(key, None)
+        if names := self._within.get(namespace):
+            names.pop(name, None)
+            if not names:
+                del self._within[namespace]
 
     def _advance(self, version: str) -> None:
         """Remember how far the watch is; what was written up to there it has now seen itself."""

@@ -18,15 +18,18 @@ from hami_dra.migration import Json
 T = TypeVar("T")
 
 _ROOTS: Final = {
+    "configmaps": "/api/v1",
+    "events": "/api/v1",
     "namespaces": "/api/v1",
     "nodes": "/api/v1",
     "pods": "/api/v1",
+    "resourcequotas": "/api/v1",
     "serviceaccounts": "/api/v1",
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "jobs": "/apis/batch/v1",
-    "events": "/apis/events.k8s.io/v1",
     "mutatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1",
+    "validatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1",
     "validatingadmissionpolicies": "/apis/admissionregistration.k8s.io/v1",
     "validatingadmissionpolicybindings": "/apis/admissionregistration.k8s.io/v1",
     "deviceclasses": "/apis/resource.k8s.io/v1",

@@ -24,13 +24,15 @@ from hami_dra.migration import Json, Policy
 from hami_dra.migration.registration import (
     NAME,
     SYSTEM_NAMESPACE,
+    claim_webhook_configuration,
     guard,
     webhook_configuration,
 )
 
 _GUARDS: Final = "validatingadmissionpolicies"
 _BINDINGS: Final = "validatingadmissionpolicybindings"
-_CONFIGURATIONS: Final = "mutatingwebhookconfigurations"
+_MUTATING: Final = "mutatingwebhookconfigurations"
+_VALIDATING: Final = "validatingwebhookconfigurations"
 _TOKEN_LIFETIME: Final = "24h"  # noqa: S105 - a duration
 
 
@@ -41,12 +43,17 @@ class Webhook:
     Attributes:
         process: the running service.
         port: where it listens on loopback.
-        client_config: how the API server reaches and trusts it.
+        client_config: how the API server reaches and trusts it for pods.
     """
 
     process: Process
     port: int
     client_config: Json
+
+    @property
+    def claim_config(self) -> Json:
+        """How the API server reaches and trusts it for claims."""
+        return {**self.client_config, "url": f"https://{LOOPBACK}:{self.port}/validate"}
 
 
 def manifests() -> Path:
@@ -91,13 +98,16 @@ def start(cluster: Cluster, *, name: str = "webhook", port: int | None = None) -
 
 
 def register(api: Api, webhook: Webhook, policy: Policy | None = None) -> None:
-    """Tell the API server to call a webhook for the pods that the policy concerns."""
-    api.create(_CONFIGURATIONS, webhook_configuration(policy or Policy(), webhook.client_config))
+    """Tell the API server to call a webhook for the pods and claims that the policy concerns."""
+    meaning = policy or Policy()
+    api.create(_MUTATING, webhook_configuration(meaning, webhook.client_config))
+    api.create(_VALIDATING, claim_webhook_configuration(meaning, webhook.claim_config))
 
 
 def unregister(api: Api) -> None:
     """Take the registration back."""
-    api.delete(_CONFIGURATIONS, NAME)
+    api.delete(_MUTATING, NAME)
+    api.delete(_VALIDATING, NAME)
 
 
 def register_guard(api: Api, policy: Policy | None = None) -> None:

@@ -31,11 +31,14 @@ class Migration:
         patch: RFC 6902 operations on the pod; empty when nothing changes.
         templates: the templates that must exist in the pod's namespace before the pod does.
         notices: what a person may want to know.
+        claims: the template of each claim that the pod newly gets, so of equal claims the same one
+            several times.
     """
 
     patch: list[Json] = field(default_factory=list)
     templates: tuple[Template, ...] = ()
     notices: tuple[Notice, ...] = ()
+    claims: tuple[Template, ...] = ()
 
 
 @dataclass(slots=True)
@@ -243,8 +246,9 @@ class Making:
         for path in self._edit.drop_scheduler_marks():
             self._notice(Code.MARK_DROPPED, path, "removed; HAMi's scheduler wrote it")
         patch = difference(self._pod, self._edit.finish())
-        templates = {claim.template.name: claim.template for claim in self._claims}
-        return Migration(patch, tuple(templates.values()), tuple(self._notices))
+        made = tuple(claim.template for claim in self._claims)
+        templates = {template.name: template for template in made}
+        return Migration(patch, tuple(templates.values()), tuple(self._notices), made)
 
     def _set_variables(self, place: Place) -> None:
         """Hand on what the policy tells the native library, as the legacy webhook did."""

@@ -30,6 +30,8 @@ class Code(StrEnum):
     """The container was left as it is, since legacy would not have given it a card (ruling 8)."""
     PRIVILEGED = "Privileged"
     """A privileged container sees every card of its node, whatever its share (ruling 16)."""
+    QUOTA_NOT_HELD = "QuotaNotHeld"
+    """A ResourceQuota of the namespace says something that claims cannot be held to (ruling 30)."""
     SCHEDULING_GROUP = "SchedulingGroup"
     """The pod belongs to a scheduling group, whose claims need a feature gate."""
     STRIPPED_AGAIN = "StrippedAgain"

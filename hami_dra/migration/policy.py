@@ -114,6 +114,13 @@ class Policy(Record):
         """Those that ask for cards."""
         return tuple(name for family in self.families for name in family.card_names)
 
+    @cached_property
+    def device_classes(self) -> tuple[str, ...]:
+        """The DeviceClasses that converted claims ask for; their claims count against quotas."""
+        served = (family for family in self.families if family.device_class)
+        names = (name for f in served for name in (f.device_class, f.mig_device_class) if name)
+        return tuple(dict.fromkeys(names))
+
     def __hash__(self) -> int:
         """Hash the families, which hash their fields once; all fields decide equality."""
         return hash(self.families)

@@ -23,6 +23,8 @@ SYSTEM_NAMESPACE: Final = "hami-dra-system"
 
 _TIMEOUT_S: Final = 5  # a first template costs one API write, well under a second
 
+_OPTED_IN: Final[Json] = {"key": OPT_OUT_LABEL, "operator": "NotIn", "values": [OPT_OUT_VALUE]}
+
 
 def match_conditions(policy: Policy) -> list[Json]:
     """Return CEL conditions that only pods with something to convert satisfy."""
@@ -55,6 +57,48 @@ def webhook_configuration(policy: Policy, client_config: Json) -> Json:
                 "sideEffects": "NoneOnDryRun",
                 "timeoutSeconds": _TIMEOUT_S,
                 **_where(rules="rules"),
+            },
+        ],
+    }
+
+
+def claim_conditions(policy: Policy) -> list[Json]:
+    """Return CEL conditions that only claims for our DeviceClasses satisfy, whoever writes them."""
+    named = f'.?deviceClassName.orValue("") in {json.dumps(sorted(policy.device_classes))}'
+    expression = (
+        "object.spec.?devices.?requests.orValue([]).exists(r,"
+        f" r.?exactly{named} || r.?firstAvailable.orValue([]).exists(each, each{named}))"
+    )
+    return [{"name": "asks-for-a-device-of-ours", "expression": expression}]
+
+
+def claim_webhook_configuration(policy: Policy, client_config: Json) -> Json:
+    """Return the ValidatingWebhookConfiguration: claims are held to legacy quotas (ruling 30).
+
+    It has no objectSelector, because whoever writes a claim writes its labels too, and would write
+    the one that opts out of the quota.
+
+    Args:
+        policy: names the DeviceClasses that make a claim ours.
+        client_config: `url` or `service`, and `caBundle`; its path is `/validate`.
+    """
+    claims = {"apiGroups": ["resource.k8s.io"], "apiVersions": ["v1"]}
+    where = {"resources": ["resourceclaims"], "scope": "Namespaced", "operations": ["CREATE"]}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}},
+        "webhooks": [
+            {
+                "name": "claims.hami-dra.io",
+                "admissionReviewVersions": ["v1"],
+                "clientConfig": client_config,
+                "failurePolicy": "Fail",
+                "matchConditions": claim_conditions(policy),
+                "sideEffects": "NoneOnDryRun",
+                "timeoutSeconds": _TIMEOUT_S,
+                "namespaceSelector": _namespaces(),
+                "rules": [{**claims, **where}],
             },
         ],
     }
@@ -114,12 +158,16 @@ def _asks(policy: Policy) -> str:
 
 def _where(*, rules: str) -> Json:
     """Return the pods that webhook and guard look at, under the name that each has for rules."""
-    opted_in = {"key": OPT_OUT_LABEL, "operator": "NotIn", "values": [OPT_OUT_VALUE]}
-    excluded = ["kube-system", SYSTEM_NAMESPACE]
-    elsewhere = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "scope": "Namespaced"}
     return {
-        "namespaceSelector": {"matchExpressions": [elsewhere, opted_in]},
-        "objectSelector": {"matchExpressions": [opted_in]},
+        "namespaceSelector": _namespaces(),
+        "objectSelector": {"matchExpressions": [_OPTED_IN]},
         rules: [{**pods, "operations": ["CREATE"]}],
     }
+
+
+def _namespaces() -> Json:
+    """Return the namespaces that are not left alone."""
+    excluded = ["kube-system", SYSTEM_NAMESPACE]
+    elsewhere = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}
+    return {"matchExpressions": [elsewhere, _OPTED_IN]}

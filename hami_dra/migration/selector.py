@@ -78,7 +78,7 @@ def _selectors(texts: tuple[str, ...], family: Family) -> tuple[str, ...]:
         (names.use_uuid, _uuid_matches, True),
         (names.nouse_uuid, _uuid_matches, False),
     )
-    found = [_is_model(family)] if family.model else []
+    found = [is_model(family)] if family.model else []
     for text, (name, matches, wanted) in zip(texts, every, strict=True):
         if text:
             found.append(_selector(text, name, family, matches=matches, wanted=wanted))
@@ -149,7 +149,7 @@ def _checked(expression: str, path: str) -> str:
     return expression
 
 
-def _is_model(family: Family) -> str:
+def is_model(family: Family) -> str:
     """Build "the card is this very model", for chips that share a DeviceClass."""
     present = _present(family, family.type_attribute)
     return f"{present} && {_attribute(family, family.type_attribute)} == {literal(family.model)}"

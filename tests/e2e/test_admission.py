@@ -71,7 +71,7 @@ def test_what_a_workload_loses_is_an_event_of_its_owner(world: World) -> None:
     )
 
     def told() -> list[str]:
-        return [e["note"] for e in world.objects("events") if e.get("reason") == "HintLost"]
+        return [e["message"] for e in world.objects("events") if e.get("reason") == "HintLost"]
 
     until(lambda: len(world.objects("pods")) == 3, what="the pods are there")
     until(told, what="the owner is told")

@@ -38,12 +38,12 @@ def review_of(pod: Json, **request: Any) -> Json:  # noqa: ANN401 - any JSON
     }
 
 
-async def post(app: FastAPI, body: Json | bytes) -> httpx.Response:
+async def post(app: FastAPI, body: Json | bytes, *, path: str = "/mutate") -> httpx.Response:
     """Send a review to an application without a network."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     transport = httpx.ASGITransport(app, raise_app_exceptions=True)
     async with httpx.AsyncClient(transport=transport, base_url="http://webhook") as client:
-        return await client.post("/mutate", content=content)
+        return await client.post(path, content=content)
 
 
 async def get(app: FastAPI, path: str) -> httpx.Response:

@@ -31,13 +31,18 @@ _KINDS = {
     *("pods", "replicationcontrollers", "podtemplates", "resourceclaims", "jobs", "cronjobs"),
     *("deployments", "replicasets", "statefulsets", "daemonsets"),
     "events",
+    "configmaps",
     "limitranges",
     "mutatingwebhookconfigurations",
+    "resourceclaims",
     "resourceclaimtemplates",
+    "resourcequotas",
     "resourceslices",
     "secrets",
     "validatingwebhookconfigurations",
 }
+
+_A_NAMESPACE = 2  # parts of the path of one
 
 
 class ApiDouble:
@@ -49,7 +54,7 @@ class ApiDouble:
         namespaces_missing: namespaces in which nothing can be created.
         on_store: what the server does to an object before it stores it.
         before: what some other client does just before a call is served, by call; once.
-        gate: creations wait until this is set.
+        gate: creations and replacements wait until this is set.
         token: the bearer token that requests must carry, when not empty.
     """
 
@@ -153,6 +158,8 @@ class ApiDouble:
     async def _route(self, request: web.BaseRequest, *, watching: bool) -> web.StreamResponse:
         [group] = [each for each in _GROUPS if request.path.startswith(f"{each}/")] or [""]
         parts = request.path.removeprefix(f"{group}/").split("/")
+        if parts[0] == "namespaces" and len(parts) == _A_NAMESPACE:
+            return web.json_response({"metadata": {"name": parts[1], "uid": f"uid-{parts[1]}"}})
         namespace = parts[1] if parts[0] == "namespaces" else ""
         kind, *rest = parts[2:] if namespace else parts
         if kind not in _KINDS:
@@ -166,11 +173,8 @@ class ApiDouble:
         return self._list(request, kind, namespace)
 
     def _list(self, request: web.BaseRequest, kind: str, namespace: str) -> web.Response:
-        items = [
-            o
-            for (k, within, _), o in sorted(self._objects.items())
-            if k == kind and namespace in ("", within)
-        ]
+        every = sorted(self._objects.items())
+        items = [o for (k, n, _), o in every if k == kind and namespace in {"", n}]
         items = [o for o in items if _selected(request, o)]
         if "PartialObjectMetadataList" in request.headers["Accept"]:
             items = [{"metadata": item["metadata"]} for item in items]
@@ -195,6 +199,7 @@ class ApiDouble:
             return _status(404, "NotFound", f"{key[2]} not found")
         if request.method == "PUT":
             item = await request.json()
+            await self.gate.wait()
             sent, stored = item["metadata"], self._objects[key]["metadata"]
             if sent.get("resourceVersion") != stored["resourceVersion"]:
                 return _status(409, "Conflict", "the object has been modified")
@@ -296,9 +301,10 @@ def _met(options: Json | None, metadata: Json) -> bool:
 
 
 def _selected(request: web.BaseRequest, item: Json) -> bool:
-    name, _, value = request.query.get("labelSelector", "").partition("=")
-    if name and item["metadata"].get("labels", {}).get(name) != value:
-        return False
+    pairs = request.query.get("labelSelector", "").split(",")
+    for name, _, value in (pair.partition("=") for pair in pairs):
+        if name and item["metadata"].get("labels", {}).get(name) != value:
+            return False
     field, _, wanted = request.query.get("fieldSelector", "").partition("=")
     if field == "metadata.name":
         return bool(item["metadata"]["name"] == wanted)

@@ -206,3 +206,30 @@ async def test_a_noted_object_that_the_watch_has_passed_is_ignored(
         followed.cache.note(behind)
 
         assert followed.cache.get("team", "a") is None
+
+
+async def test_a_namespaces_objects_are_found_without_a_search(
+    api: ApiDouble, followed: Followed
+) -> None:
+    other = template("same", "other")
+    other["metadata"]["namespace"] = "other"
+    await api.put(KIND, template("same", "1"))
+
+    async with followed.running():
+        cache, listed = followed.cache, followed.cache.version
+        await api.called(WATCH, 1)
+        await api.put(KIND, other)
+        await api.put(KIND, template("more", "2"))
+        await followed.until(lambda: sorted(cache.within("team")) == ["1", "2"])
+        assert list(cache.within("other")) == ["other"]
+        assert list(cache.within("nowhere")) == []
+        assert cache.version > listed
+        await api.remove(KIND, "team", "same")
+        await api.remove(KIND, "other", "same")
+        await followed.until(lambda: list(cache.values()) == ["2"])
+        assert (list(cache.within("team")), list(cache.within("other"))) == (["2"], [])
+
+        api.fail(WATCH, 410)
+        await api.end_streams()
+        await followed.until(lambda: api.count(LIST) == 2 and len(cache.values()) == 1)
+        assert list(cache.within("team")) == ["2"]

@@ -1,7 +1,11 @@
 """The registration is made from the policy, and webhook and guard look at the same pods."""
 
 from hami_dra.migration import Policy
-from hami_dra.migration.registration import guard, webhook_configuration
+from hami_dra.migration.registration import (
+    claim_webhook_configuration,
+    guard,
+    webhook_configuration,
+)
 
 
 def test_the_guard_refuses_what_the_webhook_is_called_for() -> None:
@@ -32,3 +36,21 @@ def test_an_outage_never_opens_the_door_and_a_dry_run_is_one() -> None:
     assert hook["sideEffects"] == "NoneOnDryRun"
     assert hook["reinvocationPolicy"] == "IfNeeded"
     assert [rule["operations"] for rule in hook["rules"]] == [["CREATE"]]
+
+
+def test_claims_of_our_classes_are_judged_whoever_writes_them_and_whatever_their_labels() -> None:
+    policy = Policy.model_validate(
+        {"families": [{"migDeviceClass": "mig.example.com"}, "enflame", "hygon-dcu"]}
+    )
+    [pods] = webhook_configuration(policy, {"url": "https://example.com"})["webhooks"]
+
+    [hook] = claim_webhook_configuration(policy, {"url": "https://example.com"})["webhooks"]
+
+    [condition] = hook["matchConditions"]
+    classes = '["dra.hygon.com", "hami-core-gpu.project-hami.io", "mig.example.com"]'
+    assert condition["expression"].count(classes) == 2
+    assert "objectSelector" not in hook
+    assert hook["namespaceSelector"] == pods["namespaceSelector"]
+    assert (hook["failurePolicy"], hook["sideEffects"]) == ("Fail", "NoneOnDryRun")
+    [rule] = hook["rules"]
+    assert (rule["resources"], rule["operations"]) == (["resourceclaims"], ["CREATE"])
