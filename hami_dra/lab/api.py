@@ -18,14 +18,20 @@ from hami_dra.migration import Json
 T = TypeVar("T")
 
 _ROOTS: Final = {
+    "configmaps": "/api/v1",
+    "limitranges": "/api/v1",
     "namespaces": "/api/v1",
     "nodes": "/api/v1",
     "pods": "/api/v1",
+    "secrets": "/api/v1",
     "serviceaccounts": "/api/v1",
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "jobs": "/apis/batch/v1",
+    "clusterroles": "/apis/rbac.authorization.k8s.io/v1",
+    "roles": "/apis/rbac.authorization.k8s.io/v1",
     "mutatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1",
+    "validatingwebhookconfigurations": "/apis/admissionregistration.k8s.io/v1",
     "validatingadmissionpolicies": "/apis/admissionregistration.k8s.io/v1",
     "validatingadmissionpolicybindings": "/apis/admissionregistration.k8s.io/v1",
     "deviceclasses": "/apis/resource.k8s.io/v1",
