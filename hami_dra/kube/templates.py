@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from hami_dra.kube.backoff import Backoff
 from hami_dra.kube.cache import Key, WatchCache
-from hami_dra.kube.errors import ConflictError, NotFoundError
+from hami_dra.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json, Template
 
@@ -20,6 +20,12 @@ _OURS: Final = {"labelSelector": "app.kubernetes.io/managed-by=hami-dra"}
 _ATTEMPTS: Final = (
     3  # a template can be deleted between our create and our read; twice is no chance
 )
+
+
+PATIENCE_S: Final = 4.0
+"""Seconds for having a template, trying again included; the API server waits 5 s for a review."""
+
+_TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
 
 
 class Outcome(StrEnum):
@@ -115,10 +121,22 @@ class ClusterTemplates:
 
     Written by: the event loop only. One creation is in flight per name, shared by all requests
     that wait for it; it is a task of its own, so no request's cancellation fails the others.
+
+    Args:
+        session: the API server.
+        backoff: how long to wait after each failure of the watch.
+        patience_s: how long to try to have a template.
     """
 
-    def __init__(self, session: Session, *, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        *,
+        backoff: Backoff | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self._session = session
+        self._patience_s = patience_s
         self._cache = WatchCache(
             session,
             f"{_API}/resourceclaimtemplates",
@@ -147,7 +165,7 @@ class ClusterTemplates:
         Raises:
             TemplateConflict: if its name is taken by a different one.
             ApiError: if the API server refuses; NotFoundError when the namespace is missing.
-            UnreachableError: if the API server does not answer.
+            UnreachableError: if the API server does not answer in time.
         """
         if (stored := self._cache.get(namespace, template.name)) is not None:
             stored.require_same(namespace, template)
@@ -167,6 +185,26 @@ class ClusterTemplates:
             flight.exception()  # taken here, because every request that waited may be gone
 
     async def _create(self, namespace: str, template: Template) -> Outcome:
+        """Have the template, trying again while that makes sense and the caller still waits."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._patience_s
+        backoff = Backoff(initial_s=0.1, limit_s=1.0)
+        while True:
+            try:
+                async with asyncio.timeout_at(end):
+                    return await self._create_once(namespace, template)
+            except TimeoutError:
+                raise UnreachableError(
+                    f"ResourceClaimTemplate {namespace}/{template.name}: the API server did not"
+                    f" answer within {self._patience_s:g} s"
+                ) from None
+            except (ApiError, UnreachableError) as error:
+                pause_s = _pause_s(error, backoff)
+                if pause_s is None or loop.time() + pause_s >= end:
+                    raise
+            await asyncio.sleep(pause_s)
+
+    async def _create_once(self, namespace: str, template: Template) -> Outcome:
         collection = f"{_API}/namespaces/{namespace}/resourceclaimtemplates"
         manifest = template.manifest(namespace)
         for attempt in range(1, _ATTEMPTS + 1):
@@ -183,6 +221,16 @@ class ClusterTemplates:
                 return Outcome.EXISTED
             return Outcome.CREATED
         raise AssertionError("unreachable")
+
+
+def _pause_s(error: ApiError | UnreachableError, backoff: Backoff) -> float | None:
+    """Return how long to wait before another try, or None where that would change nothing."""
+    if isinstance(error, UnreachableError):
+        return backoff.next_s()
+    if error.status not in _TRANSIENT:
+        return None
+    asked = error.details.get("retryAfterSeconds")
+    return max(backoff.next_s(), asked if isinstance(asked, int) else 0)
 
 
 def _spec_only(item: Json) -> Stored:
