@@ -60,6 +60,7 @@ def serve(
     ] = None,
     authority_lifetime_s: Annotated[int | None, _option("authority_lifetime_s")] = None,
     leaf_lifetime_s: Annotated[int | None, _option("leaf_lifetime_s")] = None,
+    termination_delay_s: Annotated[float | None, _option("termination_delay_s")] = None,
     kubeconfig: Annotated[Path | None, _option("kubeconfig")] = None,
     context: Annotated[str | None, _option("context")] = None,
     policy: Annotated[Path | None, _option("policy")] = None,
@@ -120,6 +121,7 @@ async def _in_cluster(settings: Settings, policy: Policy) -> None:
             certificate,
             host=settings.host,
             port=settings.port,
+            termination_delay_s=settings.termination_delay_s,
             announce=lambda url: _log.info("listening on %s", url),
         )
         async with asyncio.TaskGroup() as tasks:

@@ -63,6 +63,9 @@ class Settings(BaseSettings):
     leaf_lifetime_s: Seconds = 30 * _DAY_S
     """Seconds a serving certificate is valid, in the mode secret; at most a third of the
     authority's. It is renewed after two thirds."""
+    termination_delay_s: Annotated[float, Field(ge=0)] = 8
+    """Seconds to serve on after SIGTERM, while the Service still leads the API server here. With
+    15 s for reviews in progress it must fit into the pod's terminationGracePeriodSeconds."""
     kubeconfig: Path | None = None
     """How to reach the API server. Default: KUBECONFIG, the pod's service account, the home."""
     context: str | None = None

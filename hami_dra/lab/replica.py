@@ -128,6 +128,7 @@ def launch(
     pki.write_kubeconfig(files / "kubeconfig", config)
     arguments = [
         *("--host", LOOPBACK, "--port", str(chosen), "--kubeconfig", str(files / "kubeconfig")),
+        *("--termination-delay-s", "0"),
         *(_file_options(cluster, files) if mode is CertificateMode.FILES else _SECRET_OPTIONS),
         *options,
     ]
