@@ -12,9 +12,16 @@ from hami_dra.lab.replicas import Replicas
 from hami_dra.lab.scene import Scene, scene
 from hami_dra.lab.wait import until
 from tests.e2e.faults import Service
+from tests.e2e.idle import Idle, idling
 from tests.e2e.world import World
 
+LAST = "test_faults_idle.py"
 LOGS = Path(__file__).parents[2] / ".pytest_cache" / "cluster-logs"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what only waits behind everything that it can wait beside."""
+    items.sort(key=lambda item: item.path.name == LAST)
 
 
 @pytest.fixture(scope="session")
@@ -36,8 +43,16 @@ def audited_scene(request: pytest.FixtureRequest, kube_version: str | None) -> I
 
 
 @pytest.fixture(scope="session")
-def shared_replicas(audited_scene: Scene) -> Iterator[Replicas]:
+def idle(audited_scene: Scene) -> Iterator[Idle]:
+    """A connection to the scene's own webhook, which nobody else uses then."""
+    with idling(audited_scene.webhook.port) as waiting:
+        yield waiting
+
+
+@pytest.fixture(scope="session")
+def shared_replicas(request: pytest.FixtureRequest, audited_scene: Scene) -> Iterator[Replicas]:
     """Two replicas behind one address, with the shipped rights and a certificate of their own."""
+    request.getfixturevalue("idle")
     options = ("--termination-delay-s", "3")
     with replicas.registered(audited_scene.cluster, audited_scene.api, options=options) as shown:
         yield shown
