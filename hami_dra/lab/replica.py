@@ -132,7 +132,7 @@ def launch(
         *(_file_options(cluster, files) if mode is CertificateMode.FILES else _SECRET_OPTIONS),
         *options,
     ]
-    argv = [sys.executable, "-W", "error", "-m", "webhook", *arguments]
+    argv = [sys.executable, "-m", "webhook", *arguments]
     return Replica(cluster.start_process(name, argv), chosen, files)
 
 

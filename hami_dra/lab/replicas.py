@@ -8,6 +8,8 @@ import base64
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
 
 from hami_dra.kube.errors import ApiError
 from hami_dra.lab.api import Api
@@ -15,10 +17,10 @@ from hami_dra.lab.balancer import Balancer
 from hami_dra.lab.cluster import Cluster
 from hami_dra.lab.replica import SECRET, CertificateMode, Replica, await_ready, launch
 from hami_dra.lab.wait import until
-from hami_dra.migration import Json, Policy
-from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE, webhook_configuration
+from hami_dra.migration import Json
+from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE
 
-_CONFIGURATIONS = "mutatingwebhookconfigurations"
+_CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
 
 @dataclass
@@ -74,10 +76,9 @@ class Replicas:
         """Add up a metric over those that run."""
         return sum(replica.metric(metric) for replica in self.running)
 
-    @property
-    def client_config(self) -> Json:
+    def client_config(self, path: str) -> Json:
         """How the API server reaches them; in the mode secret they fill in whom it trusts."""
-        found: Json = {"url": f"{self.balancer.url}/mutate"}
+        found: Json = {"url": f"{self.balancer.url}{path}"}
         if self.mode is CertificateMode.FILES:
             found["caBundle"] = base64.b64encode(self.cluster.ca_pem).decode()
         return found
@@ -91,45 +92,49 @@ def registered(
     count: int = 2,
     mode: CertificateMode = CertificateMode.SECRET,
     options: Sequence[str] = (),
-    policy: Policy | None = None,
 ) -> Iterator[Replicas]:
-    """Run replicas and have the API server call them; what was registered before comes back.
+    """Run replicas and have the API server call them in place of what is registered, meanwhile.
 
     Args:
-        cluster: with the shipped roles installed.
+        cluster: with a registered webhook.
         api: a session of its administrator.
         count: how many serve at first.
         mode: where their certificates come from.
         options: further flags of each.
-        policy: decides which pods they are called for.
     """
-    before = api.find(_CONFIGURATIONS, NAME)
+    before = {kind: api.find(kind, NAME) for kind in _CONFIGURATIONS}
     with Balancer().serving() as balancer:
         replicas = Replicas(cluster, balancer, mode, options)
         try:
-            _register(api, webhook_configuration(policy or Policy(), replicas.client_config))
+            for kind, found in before.items():
+                _register(api, kind, found and _redirected(found, replicas))
             for _ in range(count):
                 replicas.add()
             _await_called(api, replicas)
             yield replicas
         finally:
-            api.delete(_CONFIGURATIONS, NAME)
             for replica in list(replicas.running):
                 replicas.forget(replica)
             api.delete("secrets", SECRET, namespace=SYSTEM_NAMESPACE)
-            if before is not None:
-                _register(api, _anew(before))
+            for kind, found in before.items():
+                _register(api, kind, found)
 
 
-def _register(api: Api, configuration: Json) -> None:
-    api.delete(_CONFIGURATIONS, NAME)
-    api.create(_CONFIGURATIONS, configuration)
+def _register(api: Api, kind: str, configuration: Json | None) -> None:
+    """Have this registration and no other, whatever became of the one before."""
+    api.delete(kind, NAME)
+    if configuration is not None:
+        metadata = {key: configuration["metadata"].get(key) for key in ("name", "labels")}
+        api.create(kind, {**configuration, "metadata": metadata})
 
 
-def _anew(configuration: Json) -> Json:
-    """Return what is to be created again of an object that was read."""
-    metadata = {key: configuration["metadata"][key] for key in ("name", "labels")}
-    return {**configuration, "metadata": metadata}
+def _redirected(configuration: Json, replicas: Replicas) -> Json:
+    """Return a registration that leads to the replicas, path by path."""
+    webhooks = [
+        {**each, "clientConfig": replicas.client_config(urlsplit(each["clientConfig"]["url"]).path)}
+        for each in configuration["webhooks"]
+    ]
+    return {**configuration, "webhooks": webhooks}
 
 
 def _await_called(api: Api, replicas: Replicas) -> None:

@@ -85,9 +85,11 @@ class Service(World):
         with ExitStack() as stack:
             for name in (CONTROLLER_MANAGER, SCHEDULER):
                 stack.enter_context(self.scene.cluster.processes[name].paused())
-            yield
-            self.scene.api.delete_all("pods", self.namespace)
-            self.await_nothing("pods")
+            try:
+                yield
+            finally:
+                self.scene.api.delete_all("pods", self.namespace)
+                self.await_nothing("pods")
 
 
 def asked_by_webhook(recorded: Recording, resource: str = TEMPLATES) -> list[Event]:

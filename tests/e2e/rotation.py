@@ -54,8 +54,7 @@ class Rotation:
 
     def bundles(self) -> set[str]:
         """Return the registered bundles, base64."""
-        webhooks = self.api.get(CONFIGURATIONS, NAME)["webhooks"]
-        return {each["clientConfig"].get("caBundle", "") for each in webhooks}
+        return bundles(self.api, CONFIGURATIONS)
 
     def bundle_pem(self) -> bytes:
         """Return the one registered bundle."""
@@ -64,16 +63,27 @@ class Rotation:
 
     def overwrite_bundles(self, text: str) -> None:
         """Do to the registration what a careless `kubectl apply` does."""
-        found = self.api.get(CONFIGURATIONS, NAME)
-        for each in found["webhooks"]:
-            each["clientConfig"]["caBundle"] = text
-        path = f"/apis/admissionregistration.k8s.io/v1/{CONFIGURATIONS}/{NAME}"
-        self.api.run(lambda session: session.replace(path, found))
+        overwrite_bundles(self.api, CONFIGURATIONS, text)
 
     def served(self) -> list[bytes]:
         """Return what each replica serves, which the registered bundle must trust."""
         bundle = self.bundle_pem()
         return [replica.served(bundle) for replica in self.replicas]
+
+
+def bundles(api: Api, kind: str) -> set[str]:
+    """Return the bundles of our registration of a kind, base64."""
+    webhooks = api.get(kind, NAME)["webhooks"]
+    return {each["clientConfig"].get("caBundle", "") for each in webhooks}
+
+
+def overwrite_bundles(api: Api, kind: str, text: str) -> None:
+    """Have our registration of a kind trust another authority."""
+    found = api.get(kind, NAME)
+    for each in found["webhooks"]:
+        each["clientConfig"]["caBundle"] = text
+    path = f"/apis/admissionregistration.k8s.io/v1/{kind}/{NAME}"
+    api.run(lambda session: session.replace(path, found))
 
 
 _SECRET_PATH: Final = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/secrets/{SECRET}"

@@ -89,14 +89,20 @@ def test_while_a_policy_changes_each_pod_follows_one_of_both(
 ) -> None:
     """Two replicas disagree; a LimitRange has each pod reviewed twice, maybe by both."""
     doubled = tmp_path / "policy.yaml"
-    doubled.write_text("families:\n  - memoryFactor: 2\n")
+    doubled.write_text(
+        "apiVersion: hami-dra.io/v1alpha1\nkind: Policy\nfamilies:\n  - memoryFactor: 2\n"
+    )
     before = service.replicas.options
     service.apply(limit_range(default={"nvidia.com/gpu": "1"}))
     service.await_limit_range("bounds")
     with service.nothing_but_admission():
         [old, other] = service.replicas.running
         service.replicas.options = (*before, "--policy", str(doubled))
-        new = service.replicas.add()
+        try:
+            new, newer = service.replicas.start(), service.replicas.start()
+        finally:
+            service.replicas.options = before
+        service.replicas.join(new)
         retire(service, other)
         with storm(service, SHAPE) as seen:
             until(lambda: all(r.metric(REVIEWS) > 20 for r in (old, new)), what="both are asked")
@@ -106,14 +112,12 @@ def test_while_a_policy_changes_each_pod_follows_one_of_both(
         assert all(is_converted(each) for each in pods)
         assert {memory_of(service, name) for name in names} == {"2000Mi", "4000Mi"}
 
-        service.replicas.add()
+        service.replicas.join(newer)
         retire(service, old)
         last = service.create(pod("last", SHAPE))
 
         assert memory_of(service, template_of(last)) == "4000Mi"
-    service.replicas.options = before
-    for replica in list(service.replicas.running):
-        service.replicas.add()
+    for replica in (new, newer):
         retire(service, replica)
 
 

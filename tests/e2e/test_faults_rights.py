@@ -6,16 +6,18 @@ Whoever grants a verb adds the path that uses it to `PATHS`; whoever adds a path
 import base64
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
+from hami_dra.lab.api import Api
 from hami_dra.lab.audit import Recording
 from hami_dra.lab.replica import IDENTITY
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE
 from tests.e2e.faults import TEMPLATES, Service, template_of
-from tests.e2e.rotation import CONFIGURATIONS, Rotation
+from tests.e2e.rotation import CONFIGURATIONS, Rotation, bundles, overwrite_bundles
 from tests.e2e.world import pod
 
 pytestmark = pytest.mark.cluster
@@ -87,22 +89,23 @@ def find_the_secret_damaged(service: Service) -> None:
 
 def find_registrations_that_trust_another(service: Service) -> None:
     api = service.scene.api
-    rotation = Rotation(api, service.replicas.running)
-    [truth] = rotation.bundles()
-    api.create(VALIDATING, validating_registration(truth))
+    [truth] = Rotation(api, service.replicas.running).bundles()
+    other = base64.b64encode(service.scene.cluster.ca_pem).decode()
+    is_ours = api.find(VALIDATING, NAME) is None
+    if is_ours:
+        api.create(VALIDATING, validating_registration(truth))
     try:
-        other = base64.b64encode(service.scene.cluster.ca_pem).decode()
-        rotation.overwrite_bundles(other)
-        until(lambda: rotation.bundles() == {truth}, what="the bundle is right again")
-        found = api.get(VALIDATING, NAME)
-        found["webhooks"][0]["clientConfig"]["caBundle"] = other
-        api.run(lambda s: s.replace(f"/apis/{ADMISSION}/v1/{VALIDATING}/{NAME}", found))
-        until(
-            lambda: api.get(VALIDATING, NAME)["webhooks"][0]["clientConfig"]["caBundle"] == truth,
-            what="the other bundle is right again",
-        )
+        for kind in (CONFIGURATIONS, VALIDATING):
+            overwrite_bundles(api, kind, other)
+            until(partial(is_right, api, kind, truth), what=f"the {kind} are right again")
     finally:
-        api.delete(VALIDATING, NAME)
+        if is_ours:
+            api.delete(VALIDATING, NAME)
+
+
+def is_right(api: Api, kind: str, truth: str) -> bool:
+    """Tell whether our registration of a kind trusts the authority of the replicas."""
+    return bundles(api, kind) == {truth}
 
 
 def validating_registration(bundle: str) -> Json:
@@ -161,16 +164,26 @@ def used(recorded: Recording) -> set[Right]:
 
 
 def granted(service: Service) -> Iterator[Right]:
-    """Yield the rights that the shipped roles give."""
-    api = service.scene.api
-    roles = [
-        api.get("clusterroles", NAME),
-        api.get("roles", NAME, namespace=SYSTEM_NAMESPACE),
-    ]
-    for rule in (rule for role in roles for rule in role["rules"]):
+    """Yield the rights that the webhook's ServiceAccount has by roles of its own."""
+    for rule in (rule for role in roles(service) for rule in role["rules"]):
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
                 yield from ((group, resource, verb) for verb in rule["verbs"])
+
+
+def roles(service: Service) -> Iterator[Json]:
+    """Yield the roles that are bound to the ServiceAccount by name, wherever that is."""
+    api = service.scene.api
+    for binding in (*api.list("clusterrolebindings"), *api.list("rolebindings")):
+        named = {(x.get("namespace"), x["name"]) for x in binding.get("subjects", ())}
+        if (SYSTEM_NAMESPACE, NAME) not in named:
+            continue
+        role = binding["roleRef"]
+        if role["kind"] == "ClusterRole":
+            yield api.get("clusterroles", role["name"])
+        else:
+            where = binding["metadata"]["namespace"]
+            yield api.get("roles", role["name"], namespace=where)
 
 
 @pytest.mark.parametrize("name", PATHS)
