@@ -14,6 +14,9 @@ LARGEST_HEAD: Final = 64 * 2**10
 RECEIVE_S: Final = 30.0
 """Seconds for a request to arrive whole; the API server gives up after as many at the latest."""
 
+GOODBYE_S: Final = 1.0
+"""Seconds for a client to close after us; one that has vanished never does."""
+
 _TOO_LARGE: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
     b"content-length: 0\r\n"
@@ -70,6 +73,23 @@ class BoundedProtocol(HttpToolsProtocol):
         """Have the request whole."""
         self._arrived()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Go on to the next request, or to the end."""
+        super().on_response_complete()
+        self._leave_if_closing()
+
+    def shutdown(self) -> None:
+        """Close now, or after what is being answered."""
+        # Closing it twice would take the way to abort it from asyncio's transport.
+        if not self.transport.is_closing():
+            super().shutdown()
+            self._leave_if_closing()
+
+    def _leave_if_closing(self) -> None:
+        """Do not wait for ever for a client's goodbye."""
+        if self.transport.is_closing():
+            self.loop.call_later(GOODBYE_S, self.transport.abort)
 
     def _arrived(self) -> None:
         if self._deadline is not None:

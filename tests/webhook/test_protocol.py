@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
 from hami_dra.kube.templates import MemoryTemplates
 from hami_dra.lab.replica import trusting_anybody
-from tests.webhook.wire import request, review_body
+from tests.webhook.wire import Wire, request, review_body
 from webhook import protocol
 from webhook.app import Dependencies, create_app
 from webhook.server import Server
@@ -115,3 +115,18 @@ async def test_while_it_drains_it_answers_and_asks_clients_to_connect_elsewhere(
         assert status == 200
         assert b"connection: close" in head
         assert await is_closed(before)
+
+
+@pytest.mark.parametrize("said", [b"", WHOLE, request(review_body(), b"Connection: close")])
+async def test_the_end_waits_for_no_client_that_does_not_close(
+    said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether it was never asked, or is idle, or was told to close."""
+    with ExitStack() as clients:
+        async with serving() as (_, port):
+            wire = await asyncio.to_thread(clients.enter_context, Wire.to(port))
+            if said:
+                wire.say(said)
+                await asyncio.to_thread(wire.answer)
+
+    assert "timeout graceful shutdown exceeded" not in caplog.text
