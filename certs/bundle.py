@@ -199,7 +199,8 @@ def renewal(
             caller has seen; None while one does not.
     """
     return (
-        _replace_ended(authority, lifetimes, now)
+        _replace_invalid(authority, lifetimes, now)
+        or _replace_follower(authority, lifetimes, now)
         or _pass_on(authority, lifetimes, now, published_since)
         or _announce(authority, lifetimes, now)
         or _forget(authority, now)
@@ -212,6 +213,8 @@ def leaf_fault(leaf: Leaf | None, authority: Authority, *, now: datetime) -> str
         return "none was issued yet"
     if leaf.signer_pem != authority.current.certificate_pem:
         return "another authority signs now"
+    if now < _created_at(leaf.pair.certificate_pem) - CLOCK_SKEW:
+        return "it is not valid yet: the clock was set back"
     if now >= _renew_at(leaf.pair.certificate_pem):
         return "two thirds of its life are over"
     return None
@@ -237,17 +240,42 @@ def end_of(certificate_pem: bytes) -> datetime:
     return x509.load_pem_x509_certificate(certificate_pem).not_valid_after_utc
 
 
-def _replace_ended(authority: Authority, lifetimes: Lifetimes, now: datetime) -> Renewal | None:
-    """Replace an authority that ended, as after weeks without a replica."""
-    end = end_of(authority.current.certificate_pem)
-    if now < end:
+def _replace_invalid(authority: Authority, lifetimes: Lifetimes, now: datetime) -> Renewal | None:
+    """Replace an authority that ended, as after weeks without a replica, or was dated ahead.
+
+    A clock that was ahead when it signed leaves what nobody trusts until then.
+    """
+    wrong = _validity_fault(authority.current, now)
+    if wrong is None:
         return None
     following = authority.following
-    if following is None or now >= end_of(following.certificate_pem):
-        return Renewal(f"the authority ended at {_shown(end)}", create(lifetimes, now=now))
+    if following is None or _validity_fault(following, now):
+        return Renewal(f"the authority {wrong}", create(lifetimes, now=now))
+    return Renewal(f"the authority {wrong}; the following one signs now", Authority(following))
+
+
+def _replace_follower(authority: Authority, lifetimes: Lifetimes, now: datetime) -> Renewal | None:
+    """Replace a following authority that was dated ahead, once it is needed.
+
+    Not before: to a replica that was held up, every younger one looks as if dated ahead.
+    """
+    if authority.following is None or now < _renew_at(authority.current.certificate_pem):
+        return None
+    wrong = _validity_fault(authority.following, now)
+    if wrong is None:
+        return None
     return Renewal(
-        f"the authority ended at {_shown(end)}; the following one signs now", Authority(following)
+        f"the following authority {wrong}", replace(authority, following=_created(lifetimes, now))
     )
+
+
+def _validity_fault(pair: KeyPair, now: datetime) -> str | None:
+    found = x509.load_pem_x509_certificate(pair.certificate_pem)
+    if now >= found.not_valid_after_utc:
+        return f"ended at {_shown(found.not_valid_after_utc)}"
+    if now < found.not_valid_before_utc:
+        return f"is not valid before {_shown(found.not_valid_before_utc)}: a clock is wrong"
+    return None
 
 
 def _pass_on(

@@ -65,6 +65,7 @@ def serve(
     template_ttl_s: Annotated[int | None, _option("template_ttl_s")] = None,
     sweep_period_s: Annotated[int | None, _option("sweep_period_s")] = None,
     quota_overdue_s: Annotated[int | None, _option("quota_overdue_s")] = None,
+    termination_delay_s: Annotated[float | None, _option("termination_delay_s")] = None,
     kubeconfig: Annotated[Path | None, _option("kubeconfig")] = None,
     context: Annotated[str | None, _option("context")] = None,
     policy: Annotated[Path | None, _option("policy")] = None,
@@ -141,6 +142,7 @@ async def _in_cluster(settings: Settings, policy: Policy) -> None:
             certificate,
             host=settings.host,
             port=settings.port,
+            termination_delay_s=settings.termination_delay_s,
             announce=lambda url: _log.info("listening on %s", url),
         )
         async with asyncio.TaskGroup() as tasks:

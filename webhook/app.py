@@ -153,9 +153,7 @@ class _Reviews:
             answer = _failure(413, Decision.BAD_REQUEST, error, entry)
         except (RequestError, ClientDisconnect) as error:
             answer = _failure(400, Decision.BAD_REQUEST, error, entry)
-        except NotReadyError as error:
-            answer = _failure(503, Decision.ERROR, error, entry)
-        except (ApiError, UnreachableError) as error:
+        except (NotReadyError, ApiError, UnreachableError) as error:
             answer = _failure(500, Decision.ERROR, error, entry)
         except Exception as error:  # noqa: BLE001 - the last resort: log it, let failurePolicy decide
             _log.exception("review failed", extra={"fields": entry})
@@ -200,7 +198,11 @@ async def _read(request: Request) -> bytes:
 
 def _failure(
     status: int, decision: Decision, error: Exception | str, entry: dict[str, Any]
-) -> JSONResponse:
-    """Build the answer to a call that failed; the API server shows its text to the user."""
+) -> PlainTextResponse:
+    """Build the answer to a call that failed; the API server shows its text to the user.
+
+    It does so for plain text only, and of our failures only for 500: to 503 it has a sentence of
+    its own.
+    """
     entry |= {"decision": decision, "error": str(error) or type(error).__name__}
-    return JSONResponse({"message": entry["error"]}, status_code=status)
+    return PlainTextResponse(entry["error"], status_code=status)

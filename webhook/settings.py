@@ -74,6 +74,9 @@ class Settings(BaseSettings):
     quota_overdue_s: Seconds = int(OVERDUE_S)
     """Seconds after which a claim that a quota had room for, and that never came, is forgotten.
     Must be longer than the API server's --request-timeout."""
+    termination_delay_s: Annotated[float, Field(ge=0)] = 8
+    """Seconds to serve on after SIGTERM, while the Service still leads the API server here. With
+    15 s for reviews in progress it must fit into the pod's terminationGracePeriodSeconds."""
     kubeconfig: Path | None = None
     """How to reach the API server. Default: KUBECONFIG, the pod's service account, the home."""
     context: str | None = None

@@ -23,6 +23,12 @@ _ATTEMPTS: Final = (
 )
 
 
+PATIENCE_S: Final = 4.0
+"""Seconds for having a template, trying again included; the API server waits 5 s for a review."""
+
+_TRANSIENT: Final = frozenset({429, 500, 502, 503, 504})
+
+
 class Outcome(StrEnum):
     """What it took to have a template."""
 
@@ -128,13 +134,25 @@ class ClusterTemplates:
     Written by: the event loop only. One creation is in flight per name, shared by all requests
     that wait for it; it is a task of its own, so no request's cancellation fails the others.
 
+    Args:
+        session: the API server.
+        backoff: how long to wait after each failure of the watch.
+        patience_s: how long to try to have a template.
+
     Attributes:
         failures: how many requests did not get their template, by reason.
     """
 
-    def __init__(self, session: Session, *, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        *,
+        backoff: Backoff | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self.failures: Counter[Failure] = Counter()
         self._session = session
+        self._patience_s = patience_s
         self._cache = WatchCache(
             session,
             f"{_API}/resourceclaimtemplates",
@@ -163,7 +181,7 @@ class ClusterTemplates:
         Raises:
             TemplateConflict: if its name is taken by a different one.
             ApiError: if the API server refuses; NotFoundError when the namespace is missing.
-            UnreachableError: if the API server does not answer.
+            UnreachableError: if the API server does not answer in time.
         """
         try:
             if (stored := self._cache.get(namespace, template.name)) is not None:
@@ -194,6 +212,26 @@ class ClusterTemplates:
             flight.exception()  # taken here, because every request that waited may be gone
 
     async def _create(self, namespace: str, template: Template) -> Outcome:
+        """Have the template, trying again while that makes sense and the caller still waits."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._patience_s
+        backoff = Backoff(initial_s=0.1, limit_s=1.0)
+        while True:
+            try:
+                async with asyncio.timeout_at(end):
+                    return await self._create_once(namespace, template)
+            except TimeoutError:
+                raise UnreachableError(
+                    f"ResourceClaimTemplate {namespace}/{template.name}: the API server did not"
+                    f" answer within {self._patience_s:g} s"
+                ) from None
+            except (ApiError, UnreachableError) as error:
+                pause_s = _pause_s(error, backoff)
+                if pause_s is None or loop.time() + pause_s >= end:
+                    raise
+            await asyncio.sleep(pause_s)
+
+    async def _create_once(self, namespace: str, template: Template) -> Outcome:
         collection = f"{_API}/namespaces/{namespace}/resourceclaimtemplates"
         manifest = template.manifest(namespace)
         for attempt in range(1, _ATTEMPTS + 1):
@@ -210,6 +248,16 @@ class ClusterTemplates:
                 return Outcome.EXISTED
             return Outcome.CREATED
         raise AssertionError("unreachable")
+
+
+def _pause_s(error: ApiError | UnreachableError, backoff: Backoff) -> float | None:
+    """Return how long to wait before another try, or None where that would change nothing."""
+    if isinstance(error, UnreachableError):
+        return backoff.next_s()
+    if error.status not in _TRANSIENT:
+        return None
+    asked = error.details.get("retryAfterSeconds")
+    return max(backoff.next_s(), asked if isinstance(asked, int) else 0)
 
 
 def _spec_only(item: Json) -> Stored:

@@ -17,7 +17,8 @@ from typing import Self
 
 from certs.authority import KeyPair
 from hami_dra.lab import build, pki, toolchain
-from hami_dra.lab.failure import KubectlError
+from hami_dra.lab.audit import AuditLog
+from hami_dra.lab.failure import KubectlError, LabError
 from hami_dra.lab.layout import Layout
 from hami_dra.lab.pki import Issuer
 from hami_dra.lab.process import DEFAULT_GRACE_S, Launcher, Process
@@ -33,6 +34,7 @@ class Cluster:
         server: the URL of the API server.
         kubeconfig: the administrator's kubeconfig file.
         processes: the components of the control plane by name.
+        restart: kills a component by name, starts it anew and waits until it serves.
         issuer: issues further certificates under the cluster's authority.
     """
 
@@ -46,17 +48,25 @@ class Cluster:
         self.version = version
         self.server = control_plane.server
         self.processes = control_plane.processes
+        self.restart = control_plane.restart
         self.kubeconfig = self._layout.kubeconfig(pki.ADMIN)
         self.issuer = issuer
 
     @classmethod
-    def start(cls, *, version: str | None = None, directory: Path | None = None) -> Self:
+    def start(
+        cls,
+        *,
+        version: str | None = None,
+        directory: Path | None = None,
+        audited: bool = False,
+    ) -> Self:
         """Start a control plane and return when pods can be created in it.
 
         Args:
             version: such as `1.37` or `1.37.2`; default is the prebuilt one, or else
                 `modules.DEFAULT`, which is built at its first use.
             directory: must not exist yet; default is a new one below the system's temporary one.
+            audited: keep an audit log, see `audit`.
         """
         assets = build.assets(version)
         launcher = Launcher((directory or _new_directory()).resolve())
@@ -66,7 +76,7 @@ class Cluster:
                 launcher=launcher,
                 version=assets.version,
                 issuer=issuer,
-                control_plane=bring_up(launcher, assets, issuer),
+                control_plane=bring_up(launcher, assets, issuer, audited=audited),
             )
         except BaseException:
             launcher.stop_all()
@@ -82,6 +92,17 @@ class Cluster:
         _trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    @property
+    def audit(self) -> AuditLog:
+        """The API server's audit log."""
+        log = AuditLog(self._layout.audit_log)
+        if not log.path.exists():
+            raise LabError(
+                f"{log.path}: found no audit log, expected a cluster that keeps one; start it with"
+                " audited=True"
+            )
+        return log
 
     @property
     def authority(self) -> KeyPair:

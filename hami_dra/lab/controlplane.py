@@ -109,6 +109,15 @@ def api_server_arguments(layout: Layout, ports: Ports, version: str) -> list[str
     ]
 
 
+def audit_arguments(layout: Layout) -> list[str]:
+    """Return what makes kube-apiserver keep an audit log, written before it goes on."""
+    return [
+        f"--audit-policy-file={layout.audit_policy}",
+        f"--audit-log-path={layout.audit_log}",
+        "--audit-log-mode=blocking",
+    ]
+
+
 def controller_manager_arguments(layout: Layout, ports: Ports, version: str) -> list[str]:
     """Return how to call kube-controller-manager: for nodes that are only objects."""
     return [

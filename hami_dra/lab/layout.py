@@ -52,6 +52,16 @@ class Layout:
         return self.directory / "scheduler.json"
 
     @property
+    def audit_policy(self) -> Path:
+        """What the API server writes into its audit log."""
+        return self.directory / "audit-policy.json"
+
+    @property
+    def audit_log(self) -> Path:
+        """The API server's audit log."""
+        return self.logs / "audit.jsonl"
+
+    @property
     def kubectl_cache(self) -> Path:
         """What kubectl remembers of the server; another cluster on the port is another server."""
         return self.directory / "kubectl-cache"

@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,27 @@ class Process:
     def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
         """Return the last lines of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it alone a signal; a process that has ended gets none."""
+        # The keeper collects no exit code before `stop`, so the id cannot be a stranger's.
+        if not self._is_stopped:
+            os.kill(self.pid, number)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop its clock meanwhile, as a machine that swaps or a disk that hangs would."""
+        self.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.signal(signal.SIGCONT)
+
+    def await_end(self) -> int:
+        """Wait until it has ended by itself and return its exit code."""
+        return until(
+            lambda: None if (code := self.poll()) is None else (code,), what=f"{self.name} ended"
+        )[0]
 
     def stop(self) -> None:
         """End it and its group, by SIGTERM and after its grace by SIGKILL.

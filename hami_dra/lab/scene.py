@@ -37,6 +37,7 @@ def scene(
     *,
     say: Callable[[str], None] = lambda _: None,
     version: str | None = None,
+    audited: bool = False,
 ) -> Iterator[Scene]:
     """Set a scene up and take it down again.
 
@@ -44,9 +45,13 @@ def scene(
         nodes: how many cards of which profile each node has.
         say: told what happens next.
         version: of Kubernetes; default is the lab's.
+        audited: whether the API server keeps an audit log.
     """
     say("starting etcd, API server, controller-manager and scheduler")
-    with Cluster.start(version=version) as cluster, Api(cluster.kubeconfig) as api:
+    with (
+        Cluster.start(version=version, audited=audited) as cluster,
+        Api(cluster.kubeconfig) as api,
+    ):
         say(f"Kubernetes {cluster.version} is ready; adding {', '.join(nodes) or 'no nodes'}")
         start_kubelet(cluster)
         webhook.install(cluster)

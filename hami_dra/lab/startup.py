@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hami_dra.lab import controlplane, pki
+from hami_dra.lab import audit, controlplane, pki
 from hami_dra.lab.build import Assets
 from hami_dra.lab.controlplane import API_SERVER, CONTROLLER_MANAGER, ETCD, SCHEDULER, Ports
 from hami_dra.lab.failure import ComponentError, LabError
@@ -28,10 +28,12 @@ class ControlPlane:
     Attributes:
         server: the URL of its API server.
         processes: its components by name.
+        restart: kills a component outright, starts it anew and waits until it serves.
     """
 
     server: str
     processes: Mapping[str, Process]
+    restart: Callable[[str], None]
 
 
 def bring_up(
@@ -39,6 +41,7 @@ def bring_up(
     assets: Assets,
     issuer: Issuer,
     *,
+    audited: bool = False,
     choose_ports: Callable[[int], tuple[int, ...]] = free_ports,
     attempts: int = 3,
 ) -> ControlPlane:
@@ -48,32 +51,42 @@ def bring_up(
         launcher: starts the components in its directory.
         assets: the programs.
         issuer: issues their certificates.
+        audited: whether the API server keeps an audit log.
         choose_ports: returns so many ports that are free now.
         attempts: fresh ports are free; taken so often, something else is wrong.
     """
-    start = _Start(launcher, assets, Ports(*choose_ports(3)))
+    start = _Start(launcher, assets, Ports(*choose_ports(3)), audited=audited)
     try:
         return start.run(issuer)
     except ComponentError as error:
         if attempts == 1 or _PORT_TAKEN not in error.log_tail:
             raise
     start.undo()
-    return bring_up(launcher, assets, issuer, choose_ports=choose_ports, attempts=attempts - 1)
+    return bring_up(
+        launcher,
+        assets,
+        issuer,
+        audited=audited,
+        choose_ports=choose_ports,
+        attempts=attempts - 1,
+    )
 
 
 class _Start:
     """One attempt to start a control plane."""
 
-    def __init__(self, launcher: Launcher, assets: Assets, ports: Ports) -> None:
+    def __init__(self, launcher: Launcher, assets: Assets, ports: Ports, *, audited: bool) -> None:
         self._launcher = launcher
         self._assets = assets
         self._layout = Layout(launcher.directory)
         self._ports = ports
+        self._audited = audited
         self._processes: dict[str, Process] = {}
 
     def run(self, issuer: Issuer) -> ControlPlane:
         """Start everything in the order of need, waiting only where the next one must."""
         pki.write_pki(self._layout, issuer)
+        self._layout.audit_policy.write_text(json.dumps(audit.policy()))
         server = f"https://{LOOPBACK}:{self._ports.api_server}"
         probe = Probe(self._layout.etcd_socket, self._ports, administrator_context(self._layout))
         self._launch(ETCD)
@@ -89,7 +102,18 @@ class _Start:
         self._await(CONTROLLER_MANAGER, probe.controller_manager)
         self._await(SCHEDULER, probe.scheduler)
         self._await(CONTROLLER_MANAGER, probe.default_service_account)
-        return ControlPlane(server, self._processes)
+        return ControlPlane(server, self._processes, lambda name: self._restart(name, probe))
+
+    def _restart(self, name: str, probe: Probe) -> None:
+        self._processes[name].stop()
+        self._launch(name)
+        probes = {
+            ETCD: probe.etcd,
+            API_SERVER: probe.api_server,
+            CONTROLLER_MANAGER: probe.controller_manager,
+            SCHEDULER: probe.scheduler,
+        }
+        self._await(name, probes[name])
 
     def undo(self) -> None:
         """Leave nothing that would disturb another attempt."""
@@ -116,7 +140,10 @@ class _Start:
             CONTROLLER_MANAGER: controlplane.controller_manager_arguments,
             SCHEDULER: controlplane.scheduler_arguments,
         }[name]
-        return arguments(self._layout, self._ports, self._assets.version)
+        found = arguments(self._layout, self._ports, self._assets.version)
+        if name == API_SERVER and self._audited:
+            found += controlplane.audit_arguments(self._layout)
+        return found
 
     def _await(self, name: str, is_ready: Callable[[], bool]) -> None:
         """Wait for an answer, but not longer than the components live."""

@@ -5,25 +5,21 @@ Service is needed; everything else is as in a cluster.
 """
 
 import base64
-import ssl
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hami_dra.kube.errors import ApiError
-from hami_dra.lab import pki
 from hami_dra.lab.api import Api
 from hami_dra.lab.cluster import Cluster
 from hami_dra.lab.failure import LabError
-from hami_dra.lab.ports import LOOPBACK, free_ports
+from hami_dra.lab.ports import LOOPBACK
 from hami_dra.lab.process import Process
-from hami_dra.lab.readiness import is_ok
+from hami_dra.lab.replica import await_ready, launch
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json, Policy
 from hami_dra.migration.registration import (
     NAME,
-    SYSTEM_NAMESPACE,
     claim_webhook_configuration,
     guard,
     webhook_configuration,
@@ -33,7 +29,6 @@ _GUARDS: Final = "validatingadmissionpolicies"
 _BINDINGS: Final = "validatingadmissionpolicybindings"
 _MUTATING: Final = "mutatingwebhookconfigurations"
 _VALIDATING: Final = "validatingwebhookconfigurations"
-_TOKEN_LIFETIME: Final = "24h"  # noqa: S105 - a duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +72,11 @@ def start(cluster: Cluster, *, name: str = "webhook", port: int | None = None) -
         name: of its log and files.
         port: to listen on; default is a free one.
     """
-    [chosen] = [port] if port else free_ports(1)
-    files = cluster.directory / name
-    files.mkdir(exist_ok=True)
-    serving = cluster.issuer.server(NAME)
-    (files / "tls.crt").write_bytes(serving.certificate_pem)
-    (files / "tls.key").write_bytes(serving.key_pem)
-    kubeconfig = pki.kubeconfig(cluster.server, cluster.ca_pem, _token(cluster))
-    pki.write_kubeconfig(files / "kubeconfig", kubeconfig)
-    arguments = [
-        *("--host", LOOPBACK, "--port", str(chosen)),
-        *("--tls-cert", str(files / "tls.crt"), "--tls-key", str(files / "tls.key")),
-        *("--kubeconfig", str(files / "kubeconfig")),
-    ]
-    process = cluster.start_process(name, [sys.executable, "-m", "webhook", *arguments])
-    _await_ready(process, chosen, cluster.ca_pem)
-    url = f"https://{LOOPBACK}:{chosen}/mutate"
+    replica = launch(cluster, name, port=port)
+    await_ready(replica)
+    url = f"https://{LOOPBACK}:{replica.port}/mutate"
     bundle = base64.b64encode(cluster.ca_pem).decode()
-    return Webhook(process, chosen, {"url": url, "caBundle": bundle})
+    return Webhook(replica.process, replica.port, {"url": url, "caBundle": bundle})
 
 
 def register(api: Api, webhook: Webhook, policy: Policy | None = None) -> None:
@@ -132,18 +114,3 @@ def await_registered(api: Api, namespace: str) -> None:
 
     # Until then the guard refuses the pod.
     until(is_heeded, what="the API server calls the webhook", tolerate=(ApiError,))
-
-
-def _token(cluster: Cluster) -> str:
-    arguments = (NAME, "--namespace", SYSTEM_NAMESPACE, "--duration", _TOKEN_LIFETIME)
-    return cluster.kubectl("create", "token", *arguments).stdout.strip()
-
-
-def _await_ready(process: Process, port: int, ca_pem: bytes) -> None:
-    context = ssl.create_default_context(cadata=ca_pem.decode())
-
-    def is_ready() -> bool:
-        process.check()
-        return is_ok(port, "/readyz", context)
-
-    until(is_ready, what="the webhook is ready", timeout_s=60)

@@ -217,3 +217,51 @@ def test_looks_are_frequent_enough_for_short_lives() -> None:
     assert short.pause == timedelta(seconds=1.25)
     assert Lifetimes().overlap == HOUR
     assert Lifetimes().pause == timedelta(minutes=1)
+
+
+def test_a_leaf_from_the_time_before_the_clock_was_set_back_is_replaced(young: Authority) -> None:
+    """Nobody trusts it for as long as the clock was wrong."""
+    leaf = issue_leaf(young, NAMES, lifetimes=LIFETIMES, now=day(3))
+
+    assert leaf_fault(leaf, young, now=day(2)) == "it is not valid yet: the clock was set back"
+    # A client's clock may run a little behind; within that nobody minds.
+    assert leaf_fault(leaf, young, now=day(3) - timedelta(minutes=4)) is None
+
+
+def test_an_authority_that_a_wrong_clock_dated_ahead_is_replaced_at_once(
+    young: Authority,
+) -> None:
+    before = day(-2)
+
+    change = due(young, before)
+
+    assert change is not None
+    assert "is not valid before" in change.reason
+    assert end_of(change.authority.current.certificate_pem) == before + LIFETIMES.authority
+    assert change.authority.previous == ()
+
+
+def test_a_follower_that_a_wrong_clock_dated_ahead_is_replaced_when_it_is_needed(
+    young: Authority,
+) -> None:
+    ahead = replace(young, following=create(LIFETIMES, now=day(80)).current)
+    assert due(ahead, day(59)) is None
+
+    change = due(ahead, day(61))
+
+    assert change is not None
+    assert "the following authority is not valid before" in change.reason
+    assert change.authority.current == young.current
+    assert due(change.authority, day(61)) is None
+
+
+def test_a_fit_follower_takes_over_at_once_from_an_authority_dated_ahead(
+    young: Authority, announced: Authority
+) -> None:
+    swapped = replace(announced, current=announced.following or young.current)
+    swapped = replace(swapped, following=announced.current)
+
+    change = due(swapped, day(30))
+
+    assert change is not None
+    assert change.authority == Authority(announced.current)

@@ -1,69 +1,25 @@
 """Two replicas that sign for themselves beside a real API server, and what is watched of them."""
 
 import base64
-import http.client
 import json
-import ssl
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 from certs.bundle import Authority, parse
-from hami_dra.lab import pki, webhook
+from hami_dra.lab import webhook
 from hami_dra.lab.api import Api
-from hami_dra.lab.ports import LOOPBACK, free_ports
-from hami_dra.lab.process import Process
-from hami_dra.lab.scene import Scene
+from hami_dra.lab.ports import LOOPBACK
+from hami_dra.lab.replica import SECRET, CertificateMode, Replica, await_ready, launch
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json, Policy
 from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE, webhook_configuration
 from tests.e2e.world import World, pod
 
-SECRET: Final = f"{NAME}-ca"
 CONFIGURATIONS: Final = "mutatingwebhookconfigurations"
 _LOADERS: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """A webhook process that signs its own certificate."""
-
-    process: Process
-    port: int
-
-    def served(self, bundle_pem: bytes) -> bytes:
-        """Shake hands as the API server would and return the certificate, DER."""
-        with closing(self._connection(ssl.create_default_context(cadata=bundle_pem.decode()))) as c:
-            c.connect()
-            return c.sock.getpeercert(binary_form=True) or b""
-
-    def show(self, path: str) -> tuple[int, str]:
-        """Return status and body of a page, whoever signed the certificate."""
-        # What is asked is what the process says of itself; `served` judges the certificate.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        with closing(self._connection(context)) as connection:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-
-    def is_ready(self) -> bool:
-        """Tell whether it answers reviews; it must be alive."""
-        self.process.check()
-        return self.show("/readyz")[0] == 200
-
-    def metric(self, name: str) -> float:
-        """Return a metric without labels."""
-        lines = self.show("/metrics")[1].splitlines()
-        [value] = [line.split()[1] for line in lines if line.startswith(f"{name} ")]
-        return float(value)
-
-    def _connection(self, context: ssl.SSLContext) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(LOOPBACK, self.port, timeout=10, context=context)
 
 
 @dataclass
@@ -98,8 +54,7 @@ class Rotation:
 
     def bundles(self) -> set[str]:
         """Return the registered bundles, base64."""
-        webhooks = self.api.get(CONFIGURATIONS, NAME)["webhooks"]
-        return {each["clientConfig"].get("caBundle", "") for each in webhooks}
+        return bundles(self.api, CONFIGURATIONS)
 
     def bundle_pem(self) -> bytes:
         """Return the one registered bundle."""
@@ -108,16 +63,27 @@ class Rotation:
 
     def overwrite_bundles(self, text: str) -> None:
         """Do to the registration what a careless `kubectl apply` does."""
-        found = self.api.get(CONFIGURATIONS, NAME)
-        for each in found["webhooks"]:
-            each["clientConfig"]["caBundle"] = text
-        path = f"/apis/admissionregistration.k8s.io/v1/{CONFIGURATIONS}/{NAME}"
-        self.api.run(lambda session: session.replace(path, found))
+        overwrite_bundles(self.api, CONFIGURATIONS, text)
 
     def served(self) -> list[bytes]:
         """Return what each replica serves, which the registered bundle must trust."""
         bundle = self.bundle_pem()
         return [replica.served(bundle) for replica in self.replicas]
+
+
+def bundles(api: Api, kind: str) -> set[str]:
+    """Return the bundles of our registration of a kind, base64."""
+    webhooks = api.get(kind, NAME)["webhooks"]
+    return {each["clientConfig"].get("caBundle", "") for each in webhooks}
+
+
+def overwrite_bundles(api: Api, kind: str, text: str) -> None:
+    """Have our registration of a kind trust another authority."""
+    found = api.get(kind, NAME)
+    for each in found["webhooks"]:
+        each["clientConfig"]["caBundle"] = text
+    path = f"/apis/admissionregistration.k8s.io/v1/{kind}/{NAME}"
+    api.run(lambda session: session.replace(path, found))
 
 
 _SECRET_PATH: Final = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/secrets/{SECRET}"
@@ -128,14 +94,17 @@ def rotating(world: World, *, authority_s: int, leaf_s: int) -> Iterator[Rotatio
     """Put two self-signing replicas in the place of the scene's webhook meanwhile."""
     scene = world.scene
     webhook.unregister(scene.api)
+    options = ("--authority-lifetime-s", str(authority_s), "--leaf-lifetime-s", str(leaf_s))
+    mode = CertificateMode.SECRET
     replicas: list[Replica] = []
     try:
-        for number, port in enumerate(free_ports(2)):
-            replicas.append(_start(scene, f"self-signed-{number}", port, authority_s, leaf_s))
+        for number in range(2):
+            name = f"self-signed-{number}"
+            replicas.append(launch(scene.cluster, name, mode=mode, options=options))
         scene.api.create(CONFIGURATIONS, _registration([each.port for each in replicas]))
         shown = Rotation(scene.api, replicas)
         for replica in replicas:
-            until(replica.is_ready, what="a replica is ready", timeout_s=60)
+            await_ready(replica)
         until(lambda: all(shown.bundles()), what="the registration trusts the authority")
         webhook.await_registered(scene.api, world.namespace)
         yield shown
@@ -146,20 +115,6 @@ def rotating(world: World, *, authority_s: int, leaf_s: int) -> Iterator[Rotatio
         scene.cluster.kubectl("-n", SYSTEM_NAMESPACE, "delete", "secret", SECRET)
         webhook.register(scene.api, scene.webhook)
         webhook.await_registered(scene.api, world.namespace)
-
-
-def _start(scene: Scene, name: str, port: int, authority_s: int, leaf_s: int) -> Replica:
-    cluster = scene.cluster
-    token = cluster.kubectl("create", "token", NAME, "-n", SYSTEM_NAMESPACE).stdout.strip()
-    config = cluster.directory / name / "kubeconfig"
-    pki.write_kubeconfig(config, pki.kubeconfig(cluster.server, cluster.ca_pem, token))
-    arguments = [
-        *("--host", LOOPBACK, "--port", str(port), "--kubeconfig", str(config)),
-        *("--certificate-mode", "secret", "--certificate-secret", SECRET),
-        *("--authority-lifetime-s", str(authority_s), "--leaf-lifetime-s", str(leaf_s)),
-    ]
-    argv = [sys.executable, "-W", "error", "-m", "webhook", *arguments]
-    return Replica(cluster.start_process(name, argv), port)
 
 
 def _registration(ports: list[int]) -> Json:

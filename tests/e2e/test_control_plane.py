@@ -13,7 +13,7 @@ import pytest
 
 from hami_dra.lab import build, modules, pki
 from hami_dra.lab.cluster import Cluster
-from hami_dra.lab.failure import KubectlError
+from hami_dra.lab.failure import KubectlError, LabError
 from hami_dra.lab.ports import LOOPBACK, free_ports
 from hami_dra.lab.process import Launcher, stop_detached
 from hami_dra.lab.startup import bring_up
@@ -121,6 +121,11 @@ def test_kubectl_fails_with_what_the_server_said(cluster: Cluster) -> None:
 
     assert error.value.code == 1
     assert cluster.kubectl("get", "namespace", "no-such", check=False).returncode == 1
+
+
+def test_without_being_asked_no_audit_log_is_kept(cluster: Cluster) -> None:
+    with pytest.raises(LabError, match="start it with audited=True"):
+        _ = cluster.audit
 
 
 def test_another_process_runs_and_logs_beside_the_control_plane(

@@ -15,21 +15,12 @@ from hami_dra.lab.ports import free_ports
 from hami_dra.lab.readiness import is_ok
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
-from tests.e2e.world import World, pod
+from tests.e2e.world import World, limit_range, pod
 
 pytestmark = pytest.mark.cluster
 
 GPU = "nvidia.com/gpu"
 MANAGED = ("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores")
-
-
-def limit_range(**bounds: dict[str, str]) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "LimitRange",
-        "metadata": {"name": "bounds"},
-        "spec": {"limits": [{"type": "Container", **bounds}]},
-    }
 
 
 def managed_amounts(seen: Json) -> list[dict[str, str]]:

@@ -173,3 +173,13 @@ def pod(
         "metadata": {"name": name, "annotations": dict(annotations or {})},
         "spec": {"containers": [{"name": "main", "image": "none", "resources": resources}]},
     }
+
+
+def limit_range(**bounds: dict[str, str]) -> Json:
+    """Write a LimitRange for containers."""
+    return {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "bounds"},
+        "spec": {"limits": [{"type": "Container", **bounds}]},
+    }

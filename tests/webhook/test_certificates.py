@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from certs.bundle import Authority, Lifetimes, ca_bundle, parse, service_names
 from certs.secret import Place
@@ -252,3 +253,26 @@ async def test_an_authority_is_passed_on_in_three_writes(
 
     assert api.count(CREATE) == 1
     assert authority(api).previous == ()
+
+
+@pytest.mark.parametrize(
+    "jump", [timedelta(days=25), LIFETIMES.authority * 2, -timedelta(days=400)]
+)
+async def test_a_clock_that_jumps_and_comes_back_leaves_certificates_that_are_valid_now(
+    api: ApiDouble, replicas: tuple[Replica, Replica], jump: timedelta
+) -> None:
+    one, other = replicas
+    for replica in (one, other):
+        await replica.source.refresh()
+    right = one.now
+
+    for now in (right + jump, right):
+        one.now = now
+        for replica in (one, other, one):
+            await replica.source.refresh()
+
+    for replica in (one, other):
+        assert replica.certificate.not_after == (right + LIFETIMES.leaf).replace(microsecond=0)
+    assert trusted(api) == ca_bundle(authority(api))
+    current = x509.load_pem_x509_certificate(authority(api).current.certificate_pem)
+    assert current.not_valid_before_utc <= right < current.not_valid_after_utc

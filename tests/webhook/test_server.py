@@ -117,12 +117,13 @@ async def until_nobody_listens(trusting: httpx.AsyncClient) -> None:
 
 @asynccontextmanager
 async def in_cluster(
-    api: ApiDouble, directory: Path
+    api: ApiDouble, directory: Path, *, delay_s: str = "0"
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, httpx.AsyncClient]]:
     """Run the webhook against an API server until it is ready, with a client that trusts it."""
     authority = write_certificate(directory)
     config = api.write_kubeconfig(directory / "kubeconfig")
     flags = ["--kubeconfig", str(config), "--host", "127.0.0.1", "--log-format", "json"]
+    flags += ["--termination-delay-s", delay_s]
     files = ["--tls-cert", str(directory / "tls.crt"), "--tls-key", str(directory / "tls.key")]
     async with webhook(*flags, *files) as process, client(authority) as trusting:
         words = await words_until(process.stderr, "listening on")

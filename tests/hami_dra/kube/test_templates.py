@@ -12,6 +12,7 @@ from hami_dra.kube.backoff import Backoff
 from hami_dra.kube.errors import ApiError, NotFoundError, UnreachableError
 from hami_dra.kube.session import Session
 from hami_dra.kube.templates import (
+    PATIENCE_S,
     ClusterTemplates,
     Failure,
     MemoryTemplates,
@@ -21,7 +22,8 @@ from hami_dra.kube.templates import (
     TemplateStore,
 )
 from hami_dra.migration import Cards, Json, Policy, Template, migrate
-from tests.hami_dra.kube.api_double import API, TEMPLATES, ApiDouble
+from hami_dra.migration.registration import webhook_configuration
+from tests.hami_dra.kube.api_double import API, TEMPLATES, ApiDouble, status_object
 
 KIND = "resourceclaimtemplates"
 CREATE = f"POST {API}/namespaces/team/{KIND}"
@@ -200,15 +202,14 @@ async def test_a_name_that_is_never_free_ends_in_an_error(
 
 
 async def test_trouble_surfaces_and_passes(api: ApiDouble, templates: ClusterTemplates) -> None:
-    api.fail(CREATE, 500)
+    api.fail(CREATE, 403)
     api.fail(CREATE, 201, b"{")
 
-    with pytest.raises(ApiError, match="500"):
-        await templates.ensure("team", a_template())
-    with pytest.raises(UnreachableError):
+    with pytest.raises(ApiError, match="403"):
         await templates.ensure("team", a_template())
     assert await templates.ensure("team", a_template()) == Outcome.CREATED
-    assert templates.failures == {Failure.ERROR: 2}
+    assert templates.failures == {Failure.ERROR: 1}
+    assert api.count(CREATE) == 3
 
 
 async def test_memory_keeps_one_object_a_name() -> None:
@@ -222,3 +223,74 @@ async def test_memory_keeps_one_object_a_name() -> None:
     store.objects[("team", a_template().name)] = Stored({"spec": {}})
     with pytest.raises(TemplateConflict):
         await seam.ensure("team", a_template())
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 504])
+async def test_a_passing_failure_of_the_api_server_is_tried_again(
+    api: ApiDouble, templates: ClusterTemplates, status: int
+) -> None:
+    api.fail(CREATE, status, status_object(status, "Fault", "etcdserver: too many requests"))
+    api.fail(CREATE, status, b"<html>a proxy without manners</html>")
+
+    assert await templates.ensure("team", a_template()) == Outcome.CREATED
+    assert api.count(CREATE) == 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 413, 422])
+async def test_a_refusal_is_not_tried_again(
+    api: ApiDouble, templates: ClusterTemplates, status: int
+) -> None:
+    api.fail(CREATE, status)
+
+    with pytest.raises(ApiError) as refused:
+        await templates.ensure("team", a_template())
+
+    assert refused.value.status == status
+    assert api.count(CREATE) == 1
+
+
+@pytest.mark.parametrize("status", [429, 500])
+async def test_a_lasting_failure_is_passed_on_after_a_bounded_number_of_tries(
+    api: ApiDouble, session: Session, status: int
+) -> None:
+    store = ClusterTemplates(session, patience_s=0.5)
+    for _ in range(100):
+        api.fail(CREATE, status, status_object(status, "Fault", "database space exceeded"))
+
+    with pytest.raises(ApiError, match="database space exceeded"):
+        await store.ensure("team", a_template())
+
+    assert 2 <= api.count(CREATE) <= 10
+
+
+async def test_a_server_that_asks_for_more_patience_than_there_is_gets_one_call(
+    api: ApiDouble, session: Session
+) -> None:
+    body = status_object(429, "TooManyRequests", "overloaded")
+    body["details"]["retryAfterSeconds"] = 60
+    api.fail(CREATE, 429, body)
+
+    with pytest.raises(ApiError, match="overloaded"):
+        await ClusterTemplates(session).ensure("team", a_template())
+
+    assert api.count(CREATE) == 1
+
+
+async def test_a_server_that_does_not_answer_is_not_waited_for_longer_than_a_review_may_take(
+    api: ApiDouble, session: Session
+) -> None:
+    api.gate.clear()
+    store = ClusterTemplates(session, patience_s=0.2)
+    waiting = [asyncio.create_task(store.ensure("team", a_template())) for _ in range(3)]
+
+    for each in waiting:
+        with pytest.raises(UnreachableError, match=r"did not answer within 0\.2 s"):
+            await each
+    api.gate.set()
+    assert await store.ensure("team", a_template()) in Outcome
+
+
+def test_the_patience_ends_before_the_api_servers() -> None:
+    [registered] = webhook_configuration(Policy(), {})["webhooks"]
+
+    assert registered["timeoutSeconds"] > PATIENCE_S

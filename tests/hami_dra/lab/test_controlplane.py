@@ -80,3 +80,11 @@ def test_the_clients_limits_are_raised() -> None:
 def test_a_directory_too_long_for_a_socket_is_refused() -> None:
     with pytest.raises(LabError, match="expected at most 107 for a socket; choose a shorter"):
         controlplane.etcd_arguments(Layout(Path("/") / ("x" * 100)))
+
+
+def test_the_audit_log_is_written_before_the_server_goes_on() -> None:
+    """Whoever reads it after an answer must find the request in it."""
+    arguments = controlplane.audit_arguments(LAYOUT)
+
+    assert "--audit-log-mode=blocking" in arguments
+    assert "--audit-log-path=/private/logs/audit.jsonl" in arguments

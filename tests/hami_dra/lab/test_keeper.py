@@ -271,3 +271,28 @@ def test_the_keeper_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert not {"asyncio", "cryptography", "logging", "ssl", "typer"} & set(done.stdout.split())
+
+
+def test_a_paused_process_stands_still_and_goes_on(launcher: Launcher) -> None:
+    process = launcher.start("a", SLEEP)
+
+    def state() -> str:
+        return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    with process.paused():
+        until(lambda: state() == "T", what="it stands still")
+        assert process.poll() is None
+
+    until(lambda: state() != "T", what="it goes on")
+
+
+def test_a_signal_ends_a_process_which_tells_its_code_and_is_no_strangers_afterwards(
+    launcher: Launcher,
+) -> None:
+    process = launcher.start("a", SLEEP)
+
+    process.signal(signal.SIGKILL)
+
+    assert process.await_end() == -signal.SIGKILL
+    process.stop()
+    process.signal(signal.SIGKILL)
