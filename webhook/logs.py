@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 
 class LogFormat(StrEnum):
@@ -25,6 +25,16 @@ def configure(form: LogFormat, level: str, stream: TextIO) -> None:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(TextFormatter() if is_text else JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # No line shows them, and finding them out costs as much as writing it.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+
+
+def write(logger: logging.Logger, level: int, message: str, fields: Mapping[str, Any]) -> None:
+    """Log a message with fields, without the search for its caller, which no line shows either."""
+    if logger.isEnabledFor(level):
+        record = logging.LogRecord(logger.name, level, "", 0, message, None, None)
+        record.fields = fields
+        logger.handle(record)
 
 
 class JsonFormatter(logging.Formatter):
@@ -41,7 +51,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, default=_plain)
+        return _ENCODER.encode(entry)
 
 
 class TextFormatter(logging.Formatter):
@@ -53,10 +63,14 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
         """Render a record without its exception."""
         fields: dict[str, Any] = getattr(record, "fields", {})
-        pairs = (f"{name}={json.dumps(value, default=_plain)}" for name, value in fields.items())
+        pairs = (f"{name}={_ENCODER.encode(value)}" for name, value in fields.items())
         return " ".join((super().formatMessage(record), *pairs))
 
 
 def _plain(value: object) -> object:
     """Render what JSON has no form for."""
     return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+# `json.dumps` builds one of these at each call, which takes longer than the encoding.
+_ENCODER: Final = json.JSONEncoder(default=_plain)

@@ -3,13 +3,13 @@
 Only what we need is read, and the pod stays a plain dict, so fields of tomorrow pass untouched.
 """
 
-import base64
-import json
+from binascii import b2a_base64
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic_core import from_json, to_json
 
 from hami_dra.migration import Json, Notice
 from webhook.response import Admitted, Refused, Response
@@ -23,6 +23,7 @@ LONGEST_WARNING: Final = 120
 MOST_WARNINGS: Final = 30
 """Together they stay below 4096 characters, beyond which the API server cuts them."""
 
+_EXPECTED: Final = f"an AdmissionReview of {API_VERSION}"
 _REPORTED_ERRORS: Final = 3
 
 
@@ -98,7 +99,12 @@ def parse(body: bytes) -> Request:
         RequestError: if they are not an AdmissionReview v1; the message quotes no content.
     """
     try:
-        asked = _Review.model_validate_json(body).request
+        # NaN and infinities are no JSON, and the API server could not read them back.
+        document = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise RequestError(f"found no JSON ({error}), expected {_EXPECTED}") from None
+    try:
+        asked = _Review.model_validate(document).request
     except ValidationError as error:
         raise RequestError(_explain(error)) from None
     where = asked.resource
@@ -122,7 +128,7 @@ def _explain(error: ValidationError) -> str:
         f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}"
         for one in found[:_REPORTED_ERRORS]
     ]
-    return f"found no AdmissionReview, expected one of {API_VERSION}: {'; '.join(parts)}"
+    return f"found no AdmissionReview, expected {_EXPECTED}: {'; '.join(parts)}"
 
 
 def respond(uid: str, response: Response) -> Json:
@@ -133,9 +139,8 @@ def respond(uid: str, response: Response) -> Json:
         case Admitted(patch=patch, warnings=warnings):
             answer = {"allowed": True}
             if patch:
-                text = json.dumps(patch, separators=(",", ":")).encode()
                 answer["patchType"] = "JSONPatch"
-                answer["patch"] = base64.b64encode(text).decode()
+                answer["patch"] = b2a_base64(to_json(patch), newline=False).decode()
             if warnings:
                 answer["warnings"] = list(warnings)
     return {
