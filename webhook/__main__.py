@@ -16,7 +16,6 @@ from hami_dra.kube.errors import ConfigurationError
 from hami_dra.kube.session import Session
 from hami_dra.kube.templates import MemoryTemplates
 from hami_dra.migration import Policy
-from hami_dra.policies import PolicyFileError, load
 from webhook.app import Dependencies, create_app
 from webhook.certificate import Certificate
 from webhook.certificates.files import CertificateFileError, CertificateFiles
@@ -75,10 +74,10 @@ def serve(
         raise typer.BadParameter(_explain(error)) from None
     configure(settings.log_format, settings.log_level, sys.stderr)
     try:
-        meaning = load(settings.policy) if settings.policy else Policy()
+        meaning = _read(settings.policy) if settings.policy else Policy()
         serving = _standalone if settings.standalone else _in_cluster
         uvloop.run(serving(settings, meaning))
-    except (CertificateError, CertificateFileError, ConfigurationError, PolicyFileError) as error:
+    except (CertificateError, CertificateFileError, ConfigurationError) as error:
         typer.echo(f"hami-dra-webhook: {error}", err=True)
         raise typer.Exit(1) from None
 
@@ -86,6 +85,21 @@ def serve(
 def main() -> None:
     """Run the command; this is the console script's entry point."""
     app(prog_name="hami-dra-webhook")
+
+
+def _read(policy: Path) -> Policy:
+    """Read a policy file.
+
+    Raises:
+        ConfigurationError: if it is wrong.
+    """
+    # Its parser takes 2 MiB, which a webhook without such a file need not hold.
+    from hami_dra.policies import PolicyFileError, load  # noqa: PLC0415
+
+    try:
+        return load(policy)
+    except PolicyFileError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 async def _standalone(settings: Settings, policy: Policy) -> None:

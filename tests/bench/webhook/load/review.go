@@ -60,12 +60,19 @@ func (r *review) fill(to []byte, number uint64) []byte {
 		to = append(to, part...)
 		switch r.filled[i] {
 		case "<UID>":
-			to = fmt.Appendf(to, "%08x-0000-4000-8000-%012x", number>>48, number&(1<<48-1))
+			to = fmt.Appendf(to, "%08x-%04x-4000-8000-%012x", mixed(number)>>32, number>>48, number&(1<<48-1))
 		case "<ID>":
-			to = fmt.Appendf(to, "%016x", number)
+			to = fmt.Appendf(to, "%016x", mixed(number))
 		}
 	}
 	return to
+}
+
+// mixed turns a number into one whose digits look like those of a digest; no two become one.
+func mixed(number uint64) uint64 {
+	number = (number ^ number>>30) * 0xbf58476d1ce4e5b9
+	number = (number ^ number>>27) * 0x94d049bb133111eb
+	return number ^ number>>31
 }
 
 // isAdmitted tells whether the answer is the one to this request and admits the pod with a patch.
