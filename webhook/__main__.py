@@ -1,6 +1,7 @@
 """The command `hami-dra-webhook`: read settings, put the parts together, serve."""
 
 import asyncio
+import gc
 import logging
 import sys
 from pathlib import Path
@@ -76,6 +77,7 @@ def serve(
     try:
         meaning = _read(settings.policy) if settings.policy else Policy()
         serving = _standalone if settings.standalone else _in_cluster
+        _settle()
         uvloop.run(serving(settings, meaning))
     except (CertificateError, CertificateFileError, ConfigurationError) as error:
         typer.echo(f"hami-dra-webhook: {error}", err=True)
@@ -100,6 +102,15 @@ def _read(policy: Path) -> Policy:
         return load(policy)
     except PolicyFileError as error:
         raise ConfigurationError(str(error)) from None
+
+
+def _settle() -> None:
+    """Take what was imported, which stays for good, out of the garbage collector's sight.
+
+    A full pass over it stops every review for tens of milliseconds and finds nothing.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 async def _standalone(settings: Settings, policy: Policy) -> None:

@@ -1,7 +1,6 @@
 """Run the application under TLS until a signal, and let what is being answered finish."""
 
 import asyncio
-import gc
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -20,9 +19,6 @@ KEEP_ALIVE_S: Final = 120
 
 DRAIN_S: Final = 20
 """Seconds for reviews in progress at shutdown; below the usual 30 s before a pod is killed."""
-
-_YOUNG_OBJECTS: Final = 20_000
-"""Containers made and not yet freed when the collector looks; a review has some hundred."""
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -71,7 +67,6 @@ class Server(uvicorn.Server):
         """Begin to listen."""
         await super().startup(sockets)
         if self.started:
-            _settle()
             self._announce(_url(self.servers[0].sockets[0].getsockname()))
 
     @contextmanager
@@ -85,17 +80,6 @@ class Server(uvicorn.Server):
         finally:
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
-
-
-def _settle() -> None:
-    """Take what is here for good out of the collector's sight, and let it look less often.
-
-    A full pass over all modules stops every review for tens of milliseconds. What a review leaves
-    is freed by its count of references; a young pass at each third review finds nothing.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, *gc.get_threshold()[1:])
 
 
 def _url(address: tuple[str, int]) -> str:
