@@ -1,6 +1,8 @@
 """Build the load generator and the Go competitors once per change of their source."""
 
 import os
+import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -29,13 +31,18 @@ def _inputs(go: Path) -> dict[str, bytes]:
     """Collect what decides what the compiler writes."""
     files = (file for pattern in _SOURCES for file in SOURCE.rglob(pattern))
     content = {str(file.relative_to(SOURCE)): file.read_bytes() for file in files}
-    return {**content, "go": str(go.resolve()).encode(), "flags": " ".join(_FLAGS).encode()}
+    version = subprocess.run(
+        [go, "env", "GOVERSION", "GOOS", "GOARCH"],
+        env=_environment(),
+        check=True,
+        stdout=subprocess.PIPE,
+    ).stdout
+    return {**content, "go": version, "flags": " ".join(_FLAGS).encode()}
 
 
 def _build(go: Path, home: Path) -> None:
     """Build beside the place where it belongs and move it there when it is whole."""
     home.parent.mkdir(parents=True, exist_ok=True)
-    ours = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=".building-") as temporary:
         folder = Path(temporary) / "result"
         folder.mkdir()
@@ -43,8 +50,18 @@ def _build(go: Path, home: Path) -> None:
             [str(go), "build", *_FLAGS, "-o", f"{folder}/", "./..."],
             text="building the load generator and the Go webhooks (first time: minutes)",
             cwd=SOURCE,
-            env={**os.environ, **ours},
+            env=_environment(),
         )
         if code:
             raise LabError(f"go build: exit code {code}, expected 0; the compiler said:\n{said}")
-        folder.rename(home)
+        if not home.is_dir():  # another run may have been faster
+            folder.rename(home)
+    for other in home.parent.iterdir():
+        if other != home and not other.name.startswith("."):
+            shutil.rmtree(other)
+
+
+def _environment() -> dict[str, str]:
+    """Keep a user's Go settings from changing what is built."""
+    ours = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
+    return {**os.environ, **ours}

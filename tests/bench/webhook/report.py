@@ -8,7 +8,17 @@ from tests.bench.webhook.rounds import Entrant, Sample
 
 _MILLISECOND: Final = 1000
 _HEAD: Final = (
-    *("", "ours is", "reviews/s", "from - to", "p50 ms", "p99 ms", "CPU us/review", "RSS MiB"),
+    *(
+        "",
+        "ours is",
+        "reviews/s",
+        "from - to",
+        "p50 ms",
+        "p99 ms",
+        "CPU us/review",
+        "RSS MiB",
+        "others",
+    ),
 )
 _PODS_HEAD: Final = (
     *("controller-manager", "ratio", "webhook pods/s", "from - to"),
@@ -17,7 +27,10 @@ _PODS_HEAD: Final = (
 
 
 def service(ours: Entrant, entrants: Iterable[Entrant]) -> str:
-    """Return the table of entrants, the first of ours beside every other."""
+    """Return the table of entrants, ours beside every other.
+
+    `others` is the share of the machine that neither server nor load generator had.
+    """
     rate = ours.median(_rate)
     rows = [
         (
@@ -29,6 +42,7 @@ def service(ours: Entrant, entrants: Iterable[Entrant]) -> str:
             f"{one.median(lambda sample: sample.p99) / _MILLISECOND:.2f}",
             f"{one.median(lambda sample: sample.cpu):.0f}",
             f"{one.memory_mib[-1]:.0f}",
+            f"{one.median(lambda sample: sample.others):.0%}",
         )
         for one in entrants
     ]

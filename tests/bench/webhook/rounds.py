@@ -1,14 +1,17 @@
 """Send reviews to one server after the other, round by round, and keep what was found."""
 
 import json
+import os
+import resource
 import statistics
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.bench.webhook.machine import Cores, cpu_seconds, resident_mib
+from tests.bench.webhook.machine import Cores, busy_seconds, cpu_seconds, resident_mib
 from tests.bench.webhook.servers import Server, pinned
 
 CONNECTIONS: Final = 16
@@ -27,12 +30,14 @@ class Sample:
         p50: the median latency.
         p99: the latency that one review in a hundred exceeds.
         cpu: processor time of the server for a review, in microseconds.
+        others: share of the machine that neither the server nor the load generator used, 0 to 1.
     """
 
     rate: float
     p50: float
     p99: float
     cpu: float
+    others: float
 
 
 @dataclass(slots=True)
@@ -86,7 +91,8 @@ class Load:
         Raises:
             LoadError: if any was not admitted with a patch.
         """
-        before = cpu_seconds(server.pid)
+        before, busy, start = cpu_seconds(server.pid), busy_seconds(), time.monotonic()
+        generator = resource.getrusage(resource.RUSAGE_CHILDREN)
         argv = [
             *(str(self._program), "-address", server.address, "-authority", str(server.authority)),
             *("-body", str(body), "-connections", str(CONNECTIONS), "-first", str(self._next)),
@@ -102,8 +108,20 @@ class Load:
                 f"{server.name}: found {found['failures']} failures in {found['reviews']} reviews,"
                 f" expected none; the last one: {found.get('failure')}"
             )
-        cpu = (cpu_seconds(server.pid) - before) * 1e6 / found["reviews"]
-        return Sample(found["reviews"] / found["seconds"], found["p50"], found["p99"], cpu)
+        cpu_s = cpu_seconds(server.pid) - before
+        ours_s = cpu_s + _used(resource.getrusage(resource.RUSAGE_CHILDREN)) - _used(generator)
+        whole_s = (time.monotonic() - start) * (os.cpu_count() or 1)
+        return Sample(
+            rate=found["reviews"] / found["seconds"],
+            p50=found["p50"],
+            p99=found["p99"],
+            cpu=cpu_s * 1e6 / found["reviews"],
+            others=max(0.0, (busy_seconds() - busy - ours_s) / whole_s),
+        )
+
+
+def _used(usage: resource.struct_rusage) -> float:
+    return usage.ru_utime + usage.ru_stime
 
 
 def alternate(
