@@ -35,7 +35,7 @@ def service(ours: Entrant, entrants: Iterable[Entrant]) -> str:
     rows = [
         (
             one.name,
-            "" if one is ours else f"{rate / one.median(_rate):.2f}x",
+            "" if one.server is ours.server else f"{rate / one.median(_rate):.2f}x",
             f"{one.median(_rate):.0f}",
             _span([sample.rate for sample in one.samples], 0),
             f"{one.median(lambda sample: sample.p50) / _MILLISECOND:.2f}",

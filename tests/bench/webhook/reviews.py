@@ -17,6 +17,7 @@ ID: Final = "<ID>"
 NAMESPACE: Final = "default"
 """Where the pods are created."""
 
+_TOKEN: Final = f"kube-api-access-{ID}"
 _TIME: Final = "2026-11-30T08:00:00Z"
 _AMOUNTS: Final = {
     "cpu": "4",
@@ -37,7 +38,11 @@ def different() -> bytes:
 
 
 def replicas() -> bytes:
-    """Return a review of one ReplicaSet's pods, which differ in the request's uid alone."""
+    """Return a review of one ReplicaSet's pods.
+
+    They differ in the request's uid and in the name of the volume with their token, which the API
+    server draws for each pod before it asks webhooks.
+    """
     return _body(_review(_pod(unique="5db6446797a0b1c2")))
 
 
@@ -86,7 +91,7 @@ def _review(pod: Json) -> Json:
 def _pod(unique: str) -> Json:
     volumes = [
         {"name": "models", "persistentVolumeClaim": {"claimName": "models", "readOnly": True}},
-        {"name": "kube-api-access-x7k2p", "projected": _projected()},
+        {"name": _TOKEN, "projected": _projected()},
     ]
     return {
         "kind": "Pod",
@@ -139,7 +144,7 @@ def _container(unique: str) -> Json:
         "resources": {"limits": dict(_AMOUNTS), "requests": dict(_AMOUNTS)},
         "volumeMounts": [
             {"name": "models", "readOnly": True, "mountPath": "/models"},
-            {"name": "kube-api-access-x7k2p", "readOnly": True, "mountPath": account},
+            {"name": _TOKEN, "readOnly": True, "mountPath": account},
         ],
         "readinessProbe": {
             "httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"},
