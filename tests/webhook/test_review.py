@@ -2,20 +2,23 @@
 
 import base64
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hami_dra.migration import Code, Json, Notice
-from tests.webhook.reviews import review_of
+from tests.webhook.reviews import gpu_pod, review_of
 from webhook.response import Admitted, Refused
 from webhook.review import (
     LONGEST_WARNING,
     MOST_WARNINGS,
     RequestError,
+    checked,
     parse,
     respond,
+    usual,
     warnings_of,
 )
 
@@ -104,3 +107,35 @@ def test_what_is_given_twice_counts_as_it_was_given_last() -> None:
     whole = json.dumps(review_of({"metadata": "here"})).encode()
 
     assert parse(whole.replace(b'{"metadata": "here"}', body)).object == {"metadata": {"name": "b"}}
+
+
+odd = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.just({"version": "v1"})
+
+
+@given(
+    request=st.dictionaries(
+        st.sampled_from(
+            ["uid", "namespace", "operation", "resource", "subResource", "dryRun", "object"]
+        ),
+        odd,
+    ),
+    left_out=st.sets(st.sampled_from(["uid", "namespace", "object", "dryRun", "resource"])),
+    kind=st.sampled_from(["AdmissionReview", "Review", None]),
+)
+def test_the_usual_review_is_read_as_any_other(
+    request: dict[str, Any], left_out: set[str], kind: str | None
+) -> None:
+    review = review_of({"spec": {}}, **request)
+    review["kind"] = kind
+    review["request"] = {k: v for k, v in review["request"].items() if k not in left_out}
+
+    found = usual(review)
+
+    assert found is None or found == checked(review)
+
+
+def test_what_the_api_server_sends_is_usual() -> None:
+    review = review_of(gpu_pod(gpu="1"))
+
+    assert usual(review) == checked(review)
+    assert usual(review) is not None
