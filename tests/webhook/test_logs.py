@@ -94,3 +94,11 @@ def test_who_else_listens_hears_of_it_too(caplog: pytest.LogCaptureFixture) -> N
     write(logging.getLogger("x"), logging.DEBUG, "too fine", {})
 
     assert [record.__dict__["fields"] for record in caplog.records] == [{"uid": "u"}]
+
+
+def test_a_stream_that_takes_nothing_fails_nobody() -> None:
+    stream = io.StringIO()
+    configure(LogFormat.JSON, "info", stream)
+    stream.close()
+
+    write(logging.getLogger("x"), logging.INFO, "review", {})
