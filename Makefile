@@ -16,7 +16,7 @@ SHELL := /bin/bash
 
 .PHONY: help
 help: ## Show this list.
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: dev
 dev: $(STAMP) ## Create .venv with everything: console scripts, tools, Go and kubectl.
@@ -59,6 +59,10 @@ bench: $(STAMP) ## Measure migrations, as ratios in one run.
 	@$(BIN)/pytest tests/bench -o python_files="bench_*.py" -o python_functions="bench_*" -p no:randomly -s \
 		--timeout=0 --benchmark-columns=median,iqr,rounds --benchmark-sort=name
 
+.PHONY: bench-webhook
+bench-webhook: $(STAMP) ## Measure the webhook beside its alternatives (ARGS=--help says what can be chosen).
+	@$(BIN)/python -m tests.bench.webhook $(ARGS)
+
 .PHONY: check
 check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/ruff format --check --quiet .
@@ -66,7 +70,7 @@ check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/codespell
-	@test -z "$$("$$($(BIN)/go env GOROOT)/bin/gofmt" -l tests/cluster)"
+	@test -z "$$("$$($(BIN)/go env GOROOT)/bin/gofmt" -l tests/cluster tests/bench)"
 
 .PHONY: fix
 fix: $(STAMP) ## Format and repair what the linter can.

@@ -31,6 +31,8 @@ class Metrics:
         reviews: admission reviews by decision.
         seconds: time from the first byte of a review to its answer.
         templates: templates that admitted pods needed, by what it took to have them.
+        decided: the series of `reviews`.
+        ensured: the series of `templates`.
     """
 
     def __init__(self, others: Iterable[Collector] = ()) -> None:
@@ -56,11 +58,10 @@ class Metrics:
             ["outcome"],
             registry=self.registry,
         )
-        # Series that exist from the start let alerts see the first failure as an increase.
-        for decision in Decision:
-            self.reviews.labels(decision)
-        for outcome in Outcome:
-            self.templates.labels(outcome)
+        # Series that exist from the start let alerts see the first failure as an increase, and a
+        # review need not look them up by their labels.
+        self.decided = {decision: self.reviews.labels(decision) for decision in Decision}
+        self.ensured = {outcome: self.templates.labels(outcome) for outcome in Outcome}
 
 
 class EventsCollector(Collector):

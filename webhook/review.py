@@ -3,13 +3,14 @@
 Only what we need is read, and the pod stays a plain dict, so fields of tomorrow pass untouched.
 """
 
-import base64
-import json
+import re
+from binascii import b2a_base64
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic_core import from_json, to_json
 
 from hami_dra.migration import Json, Notice
 from webhook.response import FORBIDDEN, Admitted, Refused, Response
@@ -23,8 +24,12 @@ LONGEST_WARNING: Final = 120
 MOST_WARNINGS: Final = 30
 """Together they stay below 4096 characters, beyond which the API server cuts them."""
 
+_EXPECTED: Final = f"an AdmissionReview of {API_VERSION}"
 _REPORTED_ERRORS: Final = 3
 _CLAIMS: Final = "resource.k8s.io/v1/resourceclaims/"
+
+_NAMESPACE: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_is_namespace: Final = re.compile(_NAMESPACE).fullmatch
 
 
 class RequestError(Exception):
@@ -83,7 +88,7 @@ class _Resource(_Wire):
 class _Request(_Wire):
     uid: Annotated[str, Field(min_length=1)]
     # The namespace becomes part of a URL, so nothing but a name may pass.
-    namespace: Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = ""
+    namespace: Annotated[str, Field(pattern=rf"^({_NAMESPACE})?$")] = ""
     operation: str
     resource: _Resource
     sub_resource: str = ""
@@ -104,7 +109,51 @@ def parse(body: bytes) -> Request:
         RequestError: if they are not an AdmissionReview v1; the message quotes no content.
     """
     try:
-        asked = _Review.model_validate_json(body).request
+        # NaN and infinities are no JSON, and the API server could not read them back.
+        document = from_json(body, allow_inf_nan=False, cache_strings="keys")
+    except ValueError as error:
+        raise RequestError(f"found no JSON ({error}), expected {_EXPECTED}") from None
+    return usual(document) or checked(document)
+
+
+def usual(document: object) -> Request | None:
+    """Read a review with the fields and types that the API server writes for a pod.
+
+    It decides nothing: whatever is unusual is left to `checked`, which says the same of the rest
+    and takes longer.
+    """
+    match document:
+        case {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": str(uid),
+                "namespace": str(namespace),
+                "operation": str(operation),
+                "resource": {"group": str(group), "version": str(version), "resource": str(name)},
+                "object": dict(found),
+                "dryRun": bool(dry_run),
+            } as request,
+        } if uid and _is_namespace(namespace) and "subResource" not in request:
+            return Request(
+                uid=uid,
+                namespace=namespace,
+                operation=operation,
+                resource=f"{group}/{version}/{name}/",
+                dry_run=dry_run,
+                object=found,
+            )
+    return None
+
+
+def checked(document: object) -> Request:
+    """Read any review.
+
+    Raises:
+        RequestError: if it is none, with what is wrong.
+    """
+    try:
+        asked = _Review.model_validate(document).request
     except ValidationError as error:
         raise RequestError(_explain(error)) from None
     where = asked.resource
@@ -128,7 +177,7 @@ def _explain(error: ValidationError) -> str:
         f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}"
         for one in found[:_REPORTED_ERRORS]
     ]
-    return f"found no AdmissionReview, expected one of {API_VERSION}: {'; '.join(parts)}"
+    return f"found no AdmissionReview, expected {_EXPECTED}: {'; '.join(parts)}"
 
 
 def respond(uid: str, response: Response) -> Json:
@@ -141,9 +190,8 @@ def respond(uid: str, response: Response) -> Json:
         case Admitted(patch=patch, warnings=warnings):
             answer = {"allowed": True}
             if patch:
-                text = json.dumps(patch, separators=(",", ":")).encode()
                 answer["patchType"] = "JSONPatch"
-                answer["patch"] = base64.b64encode(text).decode()
+                answer["patch"] = b2a_base64(to_json(patch), newline=False).decode()
             if warnings:
                 answer["warnings"] = list(warnings)
     return {

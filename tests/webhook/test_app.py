@@ -341,7 +341,7 @@ async def test_one_line_a_review_without_the_pods_contents(
 
     await post(app, review_of(pod))
 
-    (record,) = (r for r in caplog.records if r.name == "webhook.app")
+    (record,) = (r for r in caplog.records if r.name == "webhook.endpoint")
     fields = record.__dict__["fields"]
     assert fields["uid"] == "u-1"
     assert fields["namespace"] == "team"
@@ -352,7 +352,13 @@ async def test_one_line_a_review_without_the_pods_contents(
     assert "hunter2" not in repr(record.__dict__)
 
 
-async def test_the_schema_can_be_generated_but_is_not_served(app: FastAPI) -> None:
-    assert "/mutate" in app.openapi()["paths"]
+async def test_reviews_are_posted_and_nothing_else(app: FastAPI) -> None:
+    response = await get(app, "/mutate")
+
+    assert response.status_code == 405
+    assert response.headers["allow"] == "POST"
+
+
+async def test_no_page_describes_us(app: FastAPI) -> None:
     for path in ("/docs", "/redoc", "/openapi.json"):
         assert (await get(app, path)).status_code == 404

@@ -1,14 +1,26 @@
 """The wire is read strictly where it matters and warnings are what the API server passes on."""
 
+import base64
 import json
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hami_dra.migration import Code, Notice
-from tests.webhook.reviews import review_of
+from hami_dra.migration import Code, Json, Notice
+from tests.webhook.reviews import gpu_pod, review_of
 from webhook.response import Admitted, Refused
-from webhook.review import LONGEST_WARNING, MOST_WARNINGS, parse, respond, warnings_of
+from webhook.review import (
+    LONGEST_WARNING,
+    MOST_WARNINGS,
+    RequestError,
+    checked,
+    parse,
+    respond,
+    usual,
+    warnings_of,
+)
 
 
 def test_parse_reads_what_a_review_asks() -> None:
@@ -56,3 +68,74 @@ def test_what_is_left_out_is_counted() -> None:
     notices = tuple(Notice(Code.CORES_CLAMPED, f"p{number}", "m") for number in range(40))
 
     assert warnings_of(notices)[-1].startswith("and 11 more")
+
+
+numbers = st.integers() | st.sampled_from([2**63, 2**64, -(2**63) - 1, 10**30, 0.1, 1e300, -0.0])
+values = st.recursive(
+    st.none() | st.booleans() | numbers | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(pod=st.dictionaries(st.text(), values), is_ascii=st.booleans())
+def test_a_pod_is_read_exactly(pod: Json, *, is_ascii: bool) -> None:
+    body = json.dumps(review_of(pod), ensure_ascii=is_ascii).encode()
+
+    assert repr(parse(body).object) == repr(json.loads(body)["request"]["object"])
+
+
+@given(patch=st.lists(st.dictionaries(st.text(), values)))
+def test_a_patch_is_written_exactly(patch: list[Json]) -> None:
+    answer = respond("u", Admitted(patch))["response"]
+
+    assert repr(json.loads(base64.b64decode(answer.get("patch", "W10=")))) == repr(patch)
+
+
+@pytest.mark.parametrize(
+    "value", ["NaN", "Infinity", "-Infinity", '"\\ud800"', "[" * 300 + "]" * 300, "01", "'a'"]
+)
+def test_what_is_not_json_or_too_deep_is_refused(value: str) -> None:
+    body = json.dumps(review_of({"metadata": "here"})).replace('"here"', value).encode()
+
+    with pytest.raises(RequestError, match="found no JSON"):
+        parse(body)
+
+
+def test_what_is_given_twice_counts_as_it_was_given_last() -> None:
+    body = b'{"metadata": {"name": "a", "name": "b"}}'
+    whole = json.dumps(review_of({"metadata": "here"})).encode()
+
+    assert parse(whole.replace(b'{"metadata": "here"}', body)).object == {"metadata": {"name": "b"}}
+
+
+odd = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.just({"version": "v1"})
+
+
+@given(
+    request=st.dictionaries(
+        st.sampled_from(
+            ["uid", "namespace", "operation", "resource", "subResource", "dryRun", "object"]
+        ),
+        odd,
+    ),
+    left_out=st.sets(st.sampled_from(["uid", "namespace", "object", "dryRun", "resource"])),
+    kind=st.sampled_from(["AdmissionReview", "Review", None]),
+)
+def test_the_usual_review_is_read_as_any_other(
+    request: dict[str, Any], left_out: set[str], kind: str | None
+) -> None:
+    review = review_of({"spec": {}}, **request)
+    review["kind"] = kind
+    review["request"] = {k: v for k, v in review["request"].items() if k not in left_out}
+
+    found = usual(review)
+
+    assert found is None or found == checked(review)
+
+
+def test_what_the_api_server_sends_is_usual() -> None:
+    review = review_of(gpu_pod(gpu="1"))
+
+    assert usual(review) == checked(review)
+    assert usual(review) is not None
