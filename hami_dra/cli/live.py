@@ -1,6 +1,5 @@
 """Options of the commands that work on a live cluster, and how they end when it is not there."""
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +46,8 @@ class Live:
     def run(self, work: Callable[["Session"], Coroutine[Any, Any, T]]) -> T:
         """Do something with a session; end the command if the cluster refuses or is not there."""
         # Only here: the client library takes longer to import than most commands take to run.
+        import asyncio  # noqa: PLC0415 - see above
+
         from hami_dra.kube.errors import (  # noqa: PLC0415 - see above
             ApiError,
             ConfigurationError,

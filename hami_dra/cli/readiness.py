@@ -39,7 +39,8 @@ def preflight(live: Live, policy: Policy, *, namespace: str, measured: bool, out
     summary = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
     if counts[Status.FAIL]:
         fail(f"this cluster is not ready: {summary}", code=NOT_ALL)
-    typer.echo(f"ready: {summary}", err=True)
+    said = "nothing fails, but not everything could be read" if counts[Status.UNKNOWN] else "ready"
+    typer.echo(f"{said}: {summary}", err=True)
 
 
 async def _facts(session: Session, policy: Policy, namespace: str, *, measured: bool) -> list[Fact]:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,13 @@ def test_flags_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
     assert Settings(port=1).port == 1
     assert Settings().log_format is LogFormat.JSON
     assert Settings().host is None
+
+
+def test_unused_templates_stay_for_a_week_unless_told_otherwise() -> None:
+    assert Settings(standalone=True).template_ttl == timedelta(days=7)
+    assert not Settings(standalone=True, template_ttl_s=0).template_ttl
+    with pytest.raises(ValidationError, match="greater than or equal to 0"):
+        Settings(standalone=True, template_ttl_s=-1)
 
 
 @pytest.mark.parametrize("files", [{}, {"tls_cert": Path("c")}, {"tls_key": Path("k")}])

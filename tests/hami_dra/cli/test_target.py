@@ -180,7 +180,8 @@ HEAVY = ("kubernetes", "aiohttp", "fastapi", "asyncio", "uvicorn")
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["convert", "-f", "-"], ["revert", "-f", "-"], ["policy", "show"]]
+    "arguments",
+    [["--help"], ["convert", "-f", "-"], ["revert", "-f", "-"], ["policy", "show"], ["version"]],
 )
 def test_offline_commands_import_no_client_and_no_server(arguments: list[str]) -> None:
     """A conversion in a pipeline starts in the time that it needs itself."""
@@ -199,7 +200,8 @@ def test_offline_commands_import_no_client_and_no_server(arguments: list[str]) -
 
 def test_every_help_teaches_by_example() -> None:
     """Each command shows a line that can be typed."""
-    commands = (["convert"], ["revert"], ["version"], *(["policy", name] for name in POLICY))
+    live = (["preflight"], ["prune"], ["version"])
+    commands = (["convert"], ["revert"], *live, *(["policy", name] for name in POLICY))
     for command in commands:
         shown = CliRunner().invoke(app, [*command, "--help"]).stdout
 
