@@ -77,7 +77,11 @@ class Sweeper:
         """Sweep until cancelled; the first pass comes at a random moment of the first period."""
         await asyncio.sleep(self._chance() * self._period_s)
         while True:
-            await self.sweep()
+            try:
+                await self.sweep()
+            except Exception as error:  # noqa: BLE001 - admissions must not end because of a sweep
+                _log.exception("a pass of the sweeper failed")
+                self.trouble = f"a pass failed: {error!r}"
             await asyncio.sleep(self._period_s * (1 - self._chance() / 2))
 
     async def sweep(self) -> None:

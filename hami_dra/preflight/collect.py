@@ -4,6 +4,7 @@ A refused read hides its own part and no other.
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from hami_dra.migration.inventory import sizes_of
 from hami_dra.migration.registration import GUARD_NAME, NAME
 from hami_dra.preflight import dial
 from hami_dra.preflight.coexistence import NODE_ANNOTATIONS
-from hami_dra.preflight.evidence import Evidence, Hidden, Node, Pool, Probe, Served, known
+from hami_dra.preflight.evidence import Evidence, Hidden, Node, Pool, Probe, Served
 from hami_dra.preflight.registration import registered
 
 T = TypeVar("T")
@@ -28,6 +29,18 @@ _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 _DRY_RUN: Final = {"dryRun": "All"}
 _HAMI_SCHEDULER: Final = {"labelSelector": "app.kubernetes.io/component=hami-scheduler"}
 _FORBIDDEN: Final = 403
+_UNAVAILABLE: Final = 503
+
+
+HARMLESS: Final = {
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+}
+"""What the strictest pod security standard asks of a container."""
 
 
 async def collect(session: Session, policy: Policy, *, namespace: str) -> Evidence:
@@ -172,7 +185,7 @@ def _exact(policy: Policy) -> Json:
 
 async def _pod(session: Session, namespace: str, policy: Policy) -> Probe | Hidden:
     limits = {policy.families[0].resources.count: "1"}
-    container = {"name": "probe", "image": "none", "resources": {"limits": limits}}
+    container = {"name": "probe", "image": "none", "resources": {"limits": limits}, **HARMLESS}
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -192,9 +205,22 @@ async def _served(session: Session, evidence: Evidence) -> Served | Hidden:
     if service := config.get("service"):
         root = f"/api/v1/namespaces/{service['namespace']}/services"
         path = f"{root}/https:{service['name']}:{service.get('port', 443)}/proxy/readyz"
-        answer = await _seen(session.get(path))
-        return answer if isinstance(answer, Hidden) else Served(b"", "", known(answer))
+        return await _ready(session, path)
     return Hidden("the webhook is not registered")
+
+
+async def _ready(session: Session, path: str) -> Served | Hidden:
+    """Ask a Service; 503 is an answer: of a replica that waits, or that there is no replica."""
+    try:
+        return Served(b"", "", await session.get(path))
+    except ApiError as error:
+        if error.status != _UNAVAILABLE:
+            return Hidden(str(error))
+        try:
+            body = json.loads(error.message)
+        except ValueError:
+            body = None
+        return Served(b"", "", body if isinstance(body, dict) else None)
 
 
 def _fields(evidence: Evidence) -> dict[str, Any]:

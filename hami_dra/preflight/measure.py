@@ -14,6 +14,7 @@ from hami_dra.kube.pages import pages
 from hami_dra.kube.removal import uninterrupted
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json
+from hami_dra.preflight.collect import HARMLESS
 from hami_dra.preflight.evidence import Rate
 
 MARK: Final = {"hami-dra.io/throw-away": "preflight"}
@@ -147,7 +148,12 @@ def _pod(number: int) -> Json:
             "automountServiceAccountToken": False,
             "resourceClaims": [{"name": "card", "resourceClaimTemplateName": _TEMPLATE}],
             "containers": [
-                {"name": "none", "image": "none", "resources": {"claims": [{"name": "card"}]}}
+                {
+                    "name": "none",
+                    "image": "none",
+                    "resources": {"claims": [{"name": "card"}]},
+                    **HARMLESS,
+                }
             ],
         },
     }

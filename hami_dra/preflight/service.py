@@ -28,7 +28,7 @@ _REMEDIES: Final = (
     ("x509", _CERTIFICATE_FIX),
     ("hami-dra-guard", "hami-dra install"),
     ("failed calling webhook", _PODS_FIX),
-    ("exceeded quota", "choose a namespace with room: --namespace NAME"),
+    ("quota", "choose a namespace with room: --namespace NAME"),
 )
 
 

@@ -50,7 +50,7 @@ def test_kubectl_finds_the_plugin_and_help_says_how_it_was_called() -> None:
     environment = {**os.environ, "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"}
 
     def kubectl(*arguments: str) -> str:
-        call = [PROGRAMS / "kubectl", *arguments]
+        call = [str(PROGRAMS / "kubectl"), *arguments]
         done = subprocess.run(call, env=environment, capture_output=True, text=True, check=True)
         return done.stdout
 

@@ -368,3 +368,19 @@ async def test_an_api_server_that_is_away_is_trouble_and_not_the_end(
     await found.sweep()
 
     assert "not an object" in found.trouble
+
+
+async def test_a_pass_that_breaks_is_told_and_is_not_the_last(
+    api: ApiDouble, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Admissions must never end because of a sweep."""
+    api.fail(f"GET {TEMPLATES}", 200, {"items": [{}]})
+    found = Sweeper(session, period_s=0.001, pause_s=0)
+    task = asyncio.create_task(found.run())
+    await api.called(f"GET {TEMPLATES}", 3)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+    assert "a pass of the sweeper failed" in caplog.text
+    assert found.trouble == ""
