@@ -5,6 +5,7 @@ happens; one that a killed run left behind goes with the next.
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final
@@ -67,14 +68,18 @@ async def measure(
 
 
 def per_second(moments: list[float]) -> float:
-    """Return the rate of the second half of a burst.
+    """Return the rate of the second half of a burst, when no allowance is left.
+
+    Counted is what came after the look that saw the first half: looks can be far apart.
 
     Args:
-        moments: when so many claims were there, one for each, ascending, in seconds.
+        moments: when each claim was first seen, ascending, in seconds.
     """
-    half = len(moments) // 2
-    span = moments[-1] - moments[half - 1]
-    return (len(moments) - half) / max(span, _PAUSE_S)
+    half = moments[len(moments) // 2 - 1]
+    rest = len(moments) - bisect_right(moments, half)
+    if not rest:
+        return len(moments) / _PAUSE_S
+    return rest / max(moments[-1] - half, _PAUSE_S)
 
 
 async def _watch_claims(session: Session, namespace: str, count: int) -> list[float]:

@@ -403,7 +403,7 @@ def test_stock_limits_of_the_controller_manager_are_measured(ready: World) -> No
         cluster.start_process("raised-limits", controller_manager(stock=False), grace_s=0)
 
     [rate] = [fact for fact in json.loads(done.stdout) if fact["id"] == "controller-manager-rate"]
-    assert rate["status"] == "warn"
+    assert rate["status"] == "warn", rate
     assert "--kube-api-qps=200" in rate["fix"]
     assert float(rate["found"].split()[0]) <= 15
 

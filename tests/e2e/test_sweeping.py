@@ -27,13 +27,15 @@ PROGRAM = Path(sys.executable).with_name("hami-dra")
 
 
 class Meddled(Session):
-    """A session before whose deletes somebody else does something."""
+    """A session before whose deletes in a namespace somebody else does something."""
 
+    namespace = ""
     meddle: Callable[[], object] = staticmethod(lambda: None)
 
     async def delete(self, path: str, *, options: Json | None = None) -> Json:
         """Let the other one go first."""
-        await asyncio.to_thread(self.meddle)
+        if f"/{self.namespace}/" in path:
+            await asyncio.to_thread(self.meddle)
         return await super().delete(path, options=options)
 
 
@@ -45,7 +47,7 @@ def sweep(
 
     async def once() -> Sweeper:
         async with await Meddled.connect(account) as session:
-            session.meddle = meddle
+            session.namespace, session.meddle = world.namespace, meddle
             ttl = timedelta(seconds=ttl_s)
             sweeper = Sweeper(session, ttl=ttl, pause_s=0, later_looks_s=(0.5,))
             await sweeper.sweep()
@@ -124,7 +126,7 @@ def test_somebodys_edit_between_look_and_delete_saves_a_template(world: World) -
     done = sweep(world, meddle=edit)
     sweep(world)
 
-    assert done.effects[Effect.OVERTAKEN] == 1
+    assert done.effects[Effect.OVERTAKEN] >= 1  # other namespaces may be ending just now
     assert len(world.objects(TEMPLATES)) == 1
 
 
