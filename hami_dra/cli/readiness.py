@@ -16,7 +16,7 @@ from hami_dra.kube.errors import ApiError
 from hami_dra.kube.session import Session
 from hami_dra.migration import Policy
 from hami_dra.preflight.checks import CHECKS
-from hami_dra.preflight.collect import collect
+from hami_dra.preflight.collect import collect, probed_family
 from hami_dra.preflight.evidence import Hidden, Rate
 from hami_dra.preflight.fact import Fact, Status, judge_each
 from hami_dra.preflight.measure import measure
@@ -52,7 +52,7 @@ async def _facts(session: Session, policy: Policy, namespace: str, *, measured: 
 
 
 async def _rate(session: Session, policy: Policy) -> Rate | Hidden:
-    family = policy.families[0]
+    family = probed_family(policy)
     try:
         return await measure(session, family.device_class, say=lambda t: typer.echo(t, err=True))
     except ApiError as error:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from hami_dra.kube.errors import ApiError, NotFoundError
 from hami_dra.kube.pages import pages
 from hami_dra.kube.session import Session
-from hami_dra.migration import Json, Policy
+from hami_dra.migration import Family, Json, Policy
 from hami_dra.migration.claim import MANAGED_BY
 from hami_dra.migration.inventory import sizes_of
 from hami_dra.migration.registration import GUARD_NAME, NAME
@@ -81,6 +81,11 @@ async def collect(session: Session, policy: Policy, *, namespace: str) -> Eviden
     )
     evidence = Evidence(now=datetime.now(UTC), server=server, **parts)
     return Evidence(**{**_fields(evidence), "served": await _served(session, evidence)})
+
+
+def probed_family(policy: Policy) -> Family:
+    """Return the family that the dry runs speak of: the first that is converted."""
+    return next((family for family in policy.families if family.device_class), Family())
 
 
 def pool_of(item: Json) -> Pool:
@@ -161,7 +166,7 @@ async def _dry_run(session: Session, path: str, body: Json) -> Probe | Hidden:
 async def _template(
     session: Session, namespace: str, policy: Policy, request: Json
 ) -> Probe | Hidden:
-    devices = {"requests": [{"name": policy.families[0].entry_prefix, **request}]}
+    devices = {"requests": [{"name": probed_family(policy).entry_prefix, **request}]}
     body = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
@@ -174,7 +179,7 @@ async def _template(
 
 def _exact(policy: Policy) -> Json:
     """Build the smallest request for a share."""
-    family = policy.families[0]
+    family = probed_family(policy)
     return {
         "deviceClassName": family.device_class,
         "allocationMode": "ExactCount",
@@ -184,7 +189,7 @@ def _exact(policy: Policy) -> Json:
 
 
 async def _pod(session: Session, namespace: str, policy: Policy) -> Probe | Hidden:
-    limits = {policy.families[0].resources.count: "1"}
+    limits = {probed_family(policy).card_names[0]: "1"}
     container = {"name": "probe", "image": "none", "resources": {"limits": limits}, **HARMLESS}
     body = {
         "apiVersion": "v1",

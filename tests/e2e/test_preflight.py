@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
+from typer.testing import CliRunner
 
 from certs.authority import create_authority
+from hami_dra.cli.app import app
 from hami_dra.lab import build, controlplane, pki, webhook
 from hami_dra.lab.controlplane import API_SERVER, CONTROLLER_MANAGER, Ports
 from hami_dra.lab.layout import Layout
@@ -43,11 +45,13 @@ def preflight(
 
 def facts(world: World, *arguments: str, kubeconfig: Path | None = None) -> dict[str, Json]:
     """Return the facts by id; the exit code tells whether one fails."""
-    done = preflight(world, "-o", "json", *arguments, kubeconfig=kubeconfig)
-    assert done.returncode in (0, 3), done.stderr
+    chosen = str(kubeconfig or world.scene.cluster.kubeconfig)
+    where = ("--kubeconfig", chosen, "--namespace", world.namespace)
+    done = CliRunner().invoke(app, ["preflight", *where, "-o", "json", *arguments])
+    assert done.exit_code in (0, 3), done.stderr
     found = {fact["id"]: fact for fact in json.loads(done.stdout)}
     failing = [fact for fact in found.values() if fact["status"] == "fail"]
-    assert done.returncode == (3 if failing else 0)
+    assert done.exit_code == (3 if failing else 0)
     return found
 
 
@@ -226,6 +230,7 @@ QUOTA: Json = {
 }
 GPU = {"nvidia.com/gpu": "8"}
 REGISTER = "hami.io/node-nvidia-register"
+GOES_PAST_US = "a class that goes past us"
 
 BROKEN: dict[str, tuple[Callable[[World], object], dict[str, tuple[str, str]]]] = {
     "no registration": (
@@ -268,7 +273,7 @@ BROKEN: dict[str, tuple[Callable[[World], object], dict[str, tuple[str, str]]]] 
         partial(without_object, resource="deviceclasses", name=DRIVER),
         {"device-class": ("fail", "hami-dra install")},
     ),
-    "a class that goes past us": (
+    GOES_PAST_US: (
         partial(
             with_patch,
             target=f"deviceclass/{DRIVER}",
@@ -322,6 +327,9 @@ BROKEN: dict[str, tuple[Callable[[World], object], dict[str, tuple[str, str]]]] 
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_cluster_broken_one_way_is_told_what_to_do(ready: World, case: str) -> None:
     broken, expected = BROKEN[case]
+    if case == GOES_PAST_US and ready.scene.cluster.version < "1.36":
+        # The field's gate is off there, so the API server drops it.
+        expected = {"extended-resource-name": ("pass", "")}
 
     def as_expected() -> bool:
         """The API server heeds a change of its registrations only after a moment."""
@@ -332,7 +340,7 @@ def test_a_cluster_broken_one_way_is_told_what_to_do(ready: World, case: str) ->
         } == expected
 
     with broken(ready):  # type: ignore[attr-defined]  # a table of context managers
-        until(as_expected, what=f"preflight says {expected}", timeout_s=60)
+        until(as_expected, what=f"preflight says {expected}", timeout_s=120)
 
 
 def test_a_gate_that_is_off_is_noticed(ready: World) -> None:
