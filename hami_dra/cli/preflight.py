@@ -34,7 +34,7 @@ def preflight_command(
         bool,
         typer.Option(
             "--measure",
-            help="Measure how fast claims are generated: 60 pods that nobody schedules, in a"
+            help="Measure how fast claims are generated: 150 pods that nobody schedules, in a"
             " namespace that goes again.",
         ),
     ] = False,

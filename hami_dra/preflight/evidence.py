@@ -109,15 +109,17 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How fast claims appeared for a burst of pods.
+    """How fast a burst of pods got its claims.
 
     Attributes:
         pods: how many pods there were.
-        per_second: pods a second in the second half, when no burst allowance is left.
+        created_s: seconds until the last one was created.
+        seconds: until the last one knew its claim.
     """
 
     pods: int
-    per_second: float
+    created_s: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

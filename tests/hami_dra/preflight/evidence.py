@@ -110,6 +110,6 @@ def good(**changed: object) -> Evidence:
         "quotas": [],
         "pod": Probe({"spec": {"resourceClaims": [{"name": "gpu-probe"}]}}),
         "served": Served(leaf(), "", {"missing": []}),
-        "rate": Rate(60, 50.0),
+        "rate": Rate(150, 1.2, 3.0),
     }
     return Evidence(**{**parts, **changed})

@@ -94,7 +94,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str, Status, str, str]] = {
         "prioritized-list", WARN, "exactly one of", "DRAPrioritizedList=true",
     ),
     "throttled": (
-        {"rate": Rate(60, 11.2)},
+        {"rate": Rate(150, 1.2, 13.5)},
         "controller-manager-rate", WARN, "11 pods", "--kube-api-qps=200 --kube-api-burst=400",
     ),
     "no class": ({"classes": []}, "device-class", FAIL, "no DeviceClass hami-core", "install"),
