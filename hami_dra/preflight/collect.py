@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -80,7 +81,7 @@ async def collect(session: Session, policy: Policy, *, namespace: str) -> Eviden
         }
     )
     evidence = Evidence(now=datetime.now(UTC), server=server, **parts)
-    return Evidence(**{**_fields(evidence), "served": await _served(session, evidence)})
+    return replace(evidence, served=await _served(session, evidence))
 
 
 def probed_family(policy: Policy) -> Family:
@@ -92,7 +93,11 @@ def pool_of(item: Json) -> Pool:
     """Reduce a ResourceSlice to what the facts need; a large cluster has thousands."""
     spec = item["spec"]
     devices = spec.get("devices") or []
-    published = [frozenset(device.get("capacity") or ()) for device in devices]
+    domain = f"{spec['driver']}/"  # names may stand with it or without
+    published = [
+        frozenset(name.removeprefix(domain) for name in device.get("capacity") or ())
+        for device in devices
+    ]
     return Pool(
         driver=spec["driver"],
         node=spec.get("nodeName") or "",
@@ -226,7 +231,3 @@ async def _ready(session: Session, path: str) -> Served | Hidden:
         except ValueError:
             body = None
         return Served(b"", "", body if isinstance(body, dict) else None)
-
-
-def _fields(evidence: Evidence) -> dict[str, Any]:
-    return {name: getattr(evidence, name) for name in Evidence.__slots__}
