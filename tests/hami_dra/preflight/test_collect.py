@@ -103,6 +103,13 @@ def test_a_policy_that_converts_nothing_is_probed_with_the_default() -> None:
     assert probed_family(Policy(families=(Family(device_class=""),))) == Family()
 
 
+def test_a_capacity_may_be_named_with_its_drivers_domain() -> None:
+    devices = [{"capacity": {"memory": {}, "d/cores": {}, "x/slots": {}}}]
+    spec = {"driver": "d", "pool": {"name": "p", "generation": 1}, "devices": devices}
+
+    assert pool_of({"spec": spec}).capacities == {"memory", "cores", "x/slots"}
+
+
 def test_slices_and_nodes_without_anything_are_read_too() -> None:
     pool = pool_of({"spec": {"driver": "d", "pool": {"name": "p", "generation": 1}}})
     node = node_of({"metadata": {"name": "n"}})
