@@ -104,7 +104,7 @@ def test_a_policy_that_converts_nothing_is_probed_with_the_default() -> None:
 
 
 def test_a_capacity_may_be_named_with_its_drivers_domain() -> None:
-    devices = [{"capacity": {"memory": {}, "d/cores": {}, "x/slots": {}}}]
+    devices = [{"capacity": dict.fromkeys(["memory", "d/cores", "x/slots"])}]
     spec = {"driver": "d", "pool": {"name": "p", "generation": 1}, "devices": devices}
 
     assert pool_of({"spec": spec}).capacities == {"memory", "cores", "x/slots"}
