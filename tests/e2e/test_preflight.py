@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from hami_dra.cli.app import app
 from hami_dra.lab import build, controlplane, pki
+from hami_dra.lab.cluster import Cluster
 from hami_dra.lab.controlplane import API_SERVER, CONTROLLER_MANAGER, Ports
 from hami_dra.lab.layout import Layout
 from hami_dra.lab.ports import LOOPBACK, free_ports
@@ -136,33 +138,36 @@ def test_what_an_account_may_not_read_is_unknown_and_said_so(ready: World) -> No
     assert "nothing fails, but not everything could be read" in said
 
 
-def test_stock_limits_of_the_controller_manager_are_measured(ready: World) -> None:
-    """20 calls a second with a burst of 30: two calls a pod; afterwards nothing is left."""
-    cluster = ready.scene.cluster
-    layout, assets = Layout(cluster.directory), build.assets(cluster.version)
-
-    def controller_manager(*, stock: bool) -> list[str]:
+@pytest.fixture
+def bare(kube_version: str | None) -> Iterator[Cluster]:
+    """A control plane of its own, whose controller-manager has the limits that it ships with."""
+    with Cluster.start(version=kube_version) as cluster:
+        layout, assets = Layout(cluster.directory), build.assets(cluster.version)
         [port] = free_ports(1)
         ports = Ports(0, port, 0)
         arguments = controlplane.controller_manager_arguments(layout, ports, cluster.version)
-        kept = [each for each in arguments if not (stock and each.startswith("--kube-api-"))]
-        return [str(assets.directory / CONTROLLER_MANAGER), *kept]
+        stock = [each for each in arguments if not each.startswith("--kube-api-")]
+        cluster.processes[CONTROLLER_MANAGER].stop()
+        cluster.start_process("stock", [str(assets.directory / CONTROLLER_MANAGER), *stock])
+        yield cluster
 
-    cluster.processes[CONTROLLER_MANAGER].stop()
-    slow = cluster.start_process("stock-limits", controller_manager(stock=True), grace_s=0)
-    try:
-        done = preflight(ready, "--measure", "-o", "json")
-    finally:
-        slow.stop()
-        cluster.start_process("raised-limits", controller_manager(stock=False), grace_s=0)
 
-    [rate] = [fact for fact in json.loads(done.stdout) if fact["id"] == "controller-manager-rate"]
+def test_a_bare_cluster_with_stock_limits_is_not_ready_and_measured(bare: Cluster) -> None:
+    """20 calls a second with a burst of 30, and two calls a pod; afterwards nothing is left."""
+    arguments = ["--kubeconfig", str(bare.kubeconfig), "--measure", "-o", "json"]
+    done = CliRunner().invoke(app, ["preflight", *arguments])
+
+    found = {fact["id"]: fact for fact in json.loads(done.stdout)}
+    assert done.exit_code == 3
+    failing = {id_ for id_, fact in found.items() if fact["status"] == "fail"}
+    assert {"device-class", "resource-slices", "webhook-registration", "guard"} <= failing
+    rate = found["controller-manager-rate"]
     assert rate["status"] == "warn", rate
     assert "--kube-api-qps=200" in rate["fix"]
     assert float(rate["found"].split()[0]) <= 15
 
     def left() -> list[str]:
-        shown = ready.kubectl("get", "namespaces", "-l", "hami-dra.io/throw-away", "-o", "name")
+        shown = bare.kubectl("get", "namespaces", "-l", "hami-dra.io/throw-away", "-o", "name")
         return shown.stdout.split()
 
     until(lambda: not left(), what="the throw-away namespace is gone", timeout_s=60)
