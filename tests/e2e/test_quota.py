@@ -93,7 +93,8 @@ def test_a_claim_written_by_hand_counts_like_any_other(world: World) -> None:
 def test_a_whole_card_counts_as_the_largest_until_it_is_known(world: World) -> None:
     """Shares by percent and whole cards count at what they take."""
     world.add_node("a", a100_80g=1)
-    world.add_node("b", l4_24g=2)
+    for node in ("b", "c"):  # one card each: 1.34 counts the cards of a node together
+        world.add_node(node, l4_24g=1)
     world.await_card_sizes(23034, 81920)
     set_quota(world, {MEMORY: 130000, CORES: 300})
     on_l4 = {"nvidia.com/use-gputype": "L4"}
