@@ -34,8 +34,8 @@ def configure(form: LogFormat, level: str, stream: TextIO) -> None:
 def write(logger: logging.Logger, level: int, message: str, fields: Mapping[str, Any]) -> None:
     """Log a message with fields, by the short way where JSON goes to a stream and nowhere else.
 
-    A record, the search for its caller and its way through the library take longer than reading
-    the review that is logged. The line is the same.
+    A record, the search for its caller and its way through the library take as long as reading the
+    review that is logged. The line is the same.
     """
     if not logger.isEnabledFor(level):
         return
