@@ -79,7 +79,8 @@ def plain(node: Any) -> Any:  # noqa: ANN401 - any YAML
 def manifest(document: Json) -> str:
     """Write an object of ours as YAML."""
     stream = StringIO()
-    _configured(YAML()).dump(document, stream)
+    # A plain copy shares no nodes, so nothing becomes an alias.
+    _configured(YAML()).dump(plain(document), stream)
     return stream.getvalue()
 
 

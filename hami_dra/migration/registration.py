@@ -120,5 +120,7 @@ def _where(*, rules: str) -> Json:
     return {
         "namespaceSelector": {"matchExpressions": [elsewhere, opted_in]},
         "objectSelector": {"matchExpressions": [opted_in]},
+        # The API's default, written so that tools which compare find no difference.
+        "matchPolicy": "Equivalent",
         rules: [{**pods, "operations": ["CREATE"]}],
     }

@@ -1,0 +1,365 @@
+"""Installing and removing, on a real control plane of its own with simulated nodes."""
+
+import base64
+import http.client
+import json
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import pytest
+
+from hami_dra.kube.errors import ApiError
+from hami_dra.lab import pki, webhook
+from hami_dra.lab.api import Api
+from hami_dra.lab.cluster import Cluster
+from hami_dra.lab.failure import KubectlError
+from hami_dra.lab.nodes import add_node, remove_node
+from hami_dra.lab.ports import LOOPBACK, free_ports
+from hami_dra.lab.scene import start_kubelet
+from hami_dra.lab.wait import until
+from hami_dra.migration import Json
+from hami_dra.migration.registration import GUARD_NAME, NAME, SYSTEM_NAMESPACE
+from tests.e2e.conftest import LOGS
+from tests.e2e.world import pod
+
+pytestmark = pytest.mark.cluster
+
+ROOT: Final = Path(__file__).parents[2]
+OVERLAYS: Final = ROOT / "manifests" / "overlays"
+COMMAND: Final = Path(sys.executable).with_name("hami-dra")
+HOOKS: Final = "mutatingwebhookconfigurations"
+GUARDS: Final = "validatingadmissionpolicies"
+
+VOLATILE: Final = ("event", "lease", "endpoint", "componentstatus", "ipaddress", "node")
+"""What comes and goes by itself, or stands for a process."""
+
+
+@dataclass
+class Site:
+    """A cluster to install into."""
+
+    cluster: Cluster
+    api: Api
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `hami-dra` against the cluster, as a person would."""
+        return subprocess.run(
+            self.argv(*arguments), capture_output=True, text=True, check=False, timeout=120
+        )
+
+    def argv(self, *arguments: str) -> list[str]:
+        """Return how to call `hami-dra`."""
+        return [str(COMMAND), *arguments, "--kubeconfig", str(self.cluster.kubeconfig)]
+
+    def install(self, *arguments: str) -> str:
+        """Install without waiting for what nobody runs here, and return what was said."""
+        done = self.run("install", "--no-wait", *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def everything(self) -> set[str]:
+        """Name every object of every kind."""
+        kinds = self.cluster.kubectl("api-resources", "--verbs=list", "-o", "name").stdout.split()
+        shown = self.cluster.kubectl("get", ",".join(kinds), "-A", "-o", _NAMES).stdout
+        return {line for line in shown.split() if not line.lower().startswith(VOLATILE)}
+
+    def bundle(self) -> str:
+        """Return the registered caBundle, empty where there is none."""
+        [hook] = self.api.get(HOOKS, NAME)["webhooks"]
+        bundle: str = hook["clientConfig"].get("caBundle", "")
+        return bundle
+
+
+_NAMES: Final = (
+    "jsonpath={range .items[*]}{.kind}/{.metadata.namespace}/{.metadata.name}{'\\n'}{end}"
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest, kube_version: str | None) -> Iterator[Cluster]:
+    """A control plane and the simulated kubelet; the kinds of cert-manager are known."""
+    with Cluster.start(version=kube_version) as running:
+        start_kubelet(running)
+        running.kubectl("apply", "-f", "-", stdin=json.dumps(CERT_MANAGER))
+        running.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        yield running
+        if request.session.testsfailed:
+            running.collect_logs(LOGS)
+
+
+@pytest.fixture
+def site(cluster: Cluster) -> Iterator[Site]:
+    """The cluster with two nodes, as empty before as after."""
+    with Api(cluster.kubeconfig) as api:
+        shown = Site(cluster, api)
+        before = shown.everything()
+        for name in ("one", "two"):
+            add_node(api, name, {"l4-24g": 1})
+        yield shown
+        assert shown.run("uninstall", "--yes").returncode == 0
+        for name in ("one", "two"):
+            remove_node(api, name)
+        until(
+            lambda: shown.everything() <= before,
+            what="nothing is left",
+            timeout_s=60,
+            tolerate=(KubectlError,),
+        )
+
+
+@contextmanager
+def replica(site: Site) -> Iterator[str]:
+    """Run a webhook as the installed pods would, with their account; yield its URL."""
+    cluster = site.cluster
+    token = service_account_token(site)
+    config = cluster.directory / "replica"
+    pki.write_kubeconfig(config, pki.kubeconfig(cluster.server, cluster.ca_pem, token))
+    [port] = free_ports(1)
+    [deployment] = site.api.list("deployments", namespace=SYSTEM_NAMESPACE)
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    shipped = [each for each in container["args"] if not each.startswith(("--port", "--policy"))]
+    arguments = [*shipped, f"--host={LOOPBACK}", f"--port={port}", f"--kubeconfig={config}"]
+    process = cluster.start_process(
+        "replica", [sys.executable, "-W", "error", "-m", "webhook", *arguments]
+    )
+    try:
+        yield f"https://{LOOPBACK}:{port}/mutate"
+        process.check()
+    finally:
+        process.stop()
+
+
+def service_account_token(site: Site) -> str:
+    """Return a token of the webhook's account, once there is one."""
+
+    def token() -> str:
+        done = site.cluster.kubectl("create", "token", NAME, "-n", SYSTEM_NAMESPACE)
+        return done.stdout.strip()
+
+    return until(token, what="the account is there", tolerate=(KubectlError,))
+
+
+@pytest.mark.parametrize("name", ["self-signed", "cert-manager", "kube-1.34", "extended-resource"])
+def test_every_overlay_is_accepted(site: Site, name: str) -> None:
+    """By a dry run of the server and for good; the pods pass the namespace's pod security."""
+    site.cluster.kubectl("apply", "-k", str(ROOT / "manifests" / "base"))
+
+    site.cluster.kubectl("apply", "-k", str(OVERLAYS / name), "--dry-run=server")
+    site.cluster.kubectl("apply", "-k", str(OVERLAYS / name))
+
+    nodes = until(lambda: nodes_of_ready_pods(site), what="both replicas run")
+    assert nodes == {"one", "two"}
+    with pytest.raises(ApiError, match="violates PodSecurity"):
+        site.api.create("pods", pod("plain", {"cpu": 1}), namespace=SYSTEM_NAMESPACE)
+
+
+def nodes_of_ready_pods(site: Site) -> set[str] | None:
+    pods = site.api.list("pods", namespace=SYSTEM_NAMESPACE)
+    ready = [each for each in pods if each.get("status", {}).get("phase") == "Running"]
+    return {each["spec"]["nodeName"] for each in ready} if len(ready) == 2 else None
+
+
+def test_pods_are_converted_as_soon_as_the_command_has_ended(site: Site) -> None:
+    """The command waits for a bundle that only a webhook with the shipped rights can write."""
+    with subprocess.Popen(
+        site.argv("install"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as command:
+        until(lambda: site.api.find(HOOKS, NAME), what="the webhook is registered")
+        assert nodes_of_ready_pods(site), "the workload came first"
+        assert site.api.find(GUARDS, GUARD_NAME) is None, "the guard comes last"
+        with replica(site) as url:
+            said, noted = command.communicate(timeout=60)
+            assert command.returncode == 0, noted
+            assert "deployment.apps/hami-dra-webhook created" in said
+            assert "nobody has written the caBundle of pods.hami-dra.io yet" in noted
+            point_to(site, url)
+            webhook.await_registered(site.api, "default")
+            assert site.api.find(GUARDS, GUARD_NAME)
+            site.api.delete_all("resourceclaimtemplates", "default")
+
+
+def point_to(site: Site, url: str) -> None:
+    """Have the API server call an address instead of the Service, whose pods nobody runs."""
+    change = [
+        {"op": "remove", "path": "/webhooks/0/clientConfig/service"},
+        {"op": "add", "path": "/webhooks/0/clientConfig/url", "value": url},
+    ]
+    site.cluster.kubectl("patch", HOOKS, NAME, "--type=json", "-p", json.dumps(change))
+
+
+@pytest.mark.parametrize("again", ["command", "kubectl"])
+def test_an_upgrade_leaves_the_bundle_and_replaces_pods_only_for_another_policy(
+    site: Site, again: str, tmp_path: Path
+) -> None:
+    site.install()
+    with replica(site):
+        bundle = until(site.bundle, what="the bundle is written")
+    revision = site.api.get("deployments", NAME, namespace=SYSTEM_NAMESPACE)["metadata"]
+
+    if again == "kubectl":
+        apply = ("apply", "--server-side", "--force-conflicts", "-k")
+        site.cluster.kubectl(*apply, str(OVERLAYS / "self-signed"))
+    else:
+        said = {line.rsplit(" ", 1)[1] for line in site.install().splitlines() if "/" in line[:90]}
+        assert said == {"unchanged"}
+
+    assert site.bundle() == bundle
+    found = site.api.get("deployments", NAME, namespace=SYSTEM_NAMESPACE)["metadata"]
+    assert found["generation"] == revision["generation"]
+
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "apiVersion: hami-dra.io/v1alpha1\nkind: Policy\nfamilies: [nvidia, hygon-dcu]\n"
+    )
+    site.install("--policy", str(policy), "--force-conflicts")
+
+    assert site.bundle() == bundle
+    [hook] = site.api.get(HOOKS, NAME)["webhooks"]
+    assert "hygon.com/dcunum" in hook["matchConditions"][0]["expression"]
+    found = site.api.get("deployments", NAME, namespace=SYSTEM_NAMESPACE)["metadata"]
+    assert found["generation"] > revision["generation"]
+
+
+def test_our_calls_have_a_priority_of_their_own(site: Site) -> None:
+    site.install()
+    path = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/hami-dra"
+    schema = site.api.run(lambda session: session.get(path))
+    token = service_account_token(site)
+
+    def heeded() -> bool:
+        return flow_schema_of_a_call(site, token) == schema["metadata"]["uid"]
+
+    until(heeded, what="the API server heeds the FlowSchema")
+
+
+def flow_schema_of_a_call(site: Site, token: str) -> str | None:
+    """Return the uid of the FlowSchema that the API server chose for a call with a token."""
+    address = urlsplit(site.cluster.server)
+    context = ssl.create_default_context(cadata=site.cluster.ca_pem.decode())
+    with closing(
+        http.client.HTTPSConnection(str(address.hostname), address.port, context=context)
+    ) as connection:
+        headers = {"Authorization": f"Bearer {token}"}
+        connection.request("GET", "/apis/resource.k8s.io/v1/resourceslices", headers=headers)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        return answer.getheader("X-Kubernetes-PF-FlowSchema-UID")
+
+
+def test_the_rights_beside_cert_manager_are_enough(site: Site) -> None:
+    site.install("--certificates", "cert-manager")
+
+    running = webhook.start(site.cluster, name="files")
+
+    running.process.stop()
+
+
+def test_what_does_not_get_ready_is_explained_and_not_registered(site: Site) -> None:
+    for name in ("one", "two"):
+        site.cluster.kubectl("cordon", name)
+
+    done = site.run("install", "--timeout", "3")
+
+    assert done.returncode == 3
+    assert "0 of 2 replicas are ready" in done.stderr
+    assert "0/2 nodes are available" in done.stderr
+    assert "unschedulable" in done.stderr
+    assert site.api.find(HOOKS, NAME) is None
+    assert site.api.find(GUARDS, GUARD_NAME) is None
+    legacy = site.api.create(
+        "pods", pod("legacy", {"gpu": 1}), namespace="default", query={"dryRun": "All"}
+    )
+    assert legacy["metadata"]["name"] == "legacy"
+
+
+def test_without_cert_manager_nothing_is_changed(site: Site) -> None:
+    site.cluster.kubectl("delete", "crd", "issuers.cert-manager.io")
+    before = site.everything()
+    try:
+        done = site.run("install", "--certificates", "cert-manager")
+    finally:
+        site.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(CERT_MANAGER))
+
+    assert done.returncode == 1
+    assert "serves no Issuer of cert-manager.io/v1" in done.stderr
+    assert {each for each in site.everything() - before if "hami" in each} == set()
+
+
+def test_what_somebody_else_set_is_taken_only_when_told(site: Site) -> None:
+    site.install()
+    scaled = {"spec": {"replicas": 3}}
+    site.cluster.kubectl(
+        *("-n", SYSTEM_NAMESPACE, "patch", "deployment", NAME, "--field-manager=somebody"),
+        *("--type=merge", "-p", json.dumps(scaled)),
+    )
+
+    done = site.run("install", "--no-wait")
+    assert done.returncode == 1
+    assert 'conflict with "somebody"' in done.stderr
+    assert ".spec.replicas" in done.stderr
+    assert "--force-conflicts" in done.stderr
+
+    assert "deployment.apps/hami-dra-webhook configured" in site.install("--force-conflicts")
+
+
+def test_a_namespace_of_somebody_else_stays_as_it_is(site: Site) -> None:
+    labels = {"team": "gpu"}
+    site.api.create("namespaces", {"metadata": {"name": "shared", "labels": labels}})
+    try:
+        said = site.install("--namespace", "shared")
+        assert "namespace/shared left alone" in said
+        secret = {
+            "metadata": {"name": f"{NAME}-ca"},
+            "data": {"x": base64.b64encode(b"x").decode()},
+        }
+        path = "/api/v1/namespaces/shared/secrets"
+        site.api.run(lambda session: session.create(path, secret))
+
+        done = site.run("uninstall", "--yes", "--namespace", "shared")
+
+        assert "namespace/shared left alone" in done.stdout
+        kept = site.api.get("namespaces", "shared")["metadata"]["labels"]
+        assert kept == {**labels, "kubernetes.io/metadata.name": "shared"}
+        until(
+            lambda: not [each for each in site.everything() if "hami-dra" in each],
+            what="nothing of ours is left",
+        )
+    finally:
+        site.api.delete("namespaces", "shared")
+
+
+def _kind(kind: str) -> Json:
+    """Define a kind of cert-manager that takes anything; its controllers are not needed."""
+    plural = f"{kind.lower()}s"
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": anything},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.cert-manager.io"},
+        "spec": {
+            "group": "cert-manager.io",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
+            "versions": [version],
+        },
+    }
+
+
+CERT_MANAGER: Final = {
+    "apiVersion": "v1",
+    "kind": "List",
+    "items": [_kind("Issuer"), _kind("Certificate")],
+}
