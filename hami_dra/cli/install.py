@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from ruamel.yaml.scalarstring import LiteralScalarString
 
 from hami_dra.cli.exits import NOT_ALL, UNREADABLE, USAGE, fail
 from hami_dra.cli.options import PolicyFile
@@ -19,6 +18,7 @@ from hami_dra.install.manifests import (
     Choice,
     everything,
     objects,
+    other_choices,
     secrets,
     shipped_policy,
     title,
@@ -147,7 +147,8 @@ def install(
     from hami_dra.install import run  # noqa: PLC0415 - see above
 
     place = run.Place(context or None, kubeconfig, timeout if wait else None)
-    _reported(lambda: run.install(place, plan, force=force_conflicts))
+    obsolete = other_choices(plan.forwards(), namespace)
+    _reported(lambda: run.install(place, plan, obsolete, force=force_conflicts))
     typer.echo(_INSTALLED.format(namespace=namespace))
 
 
@@ -211,7 +212,8 @@ def _policy(file: Path | None) -> PolicyText | None:
     if file is None:
         return None
     try:
-        text = read_text(str(file))
+        # As every YAML reader does, so that the digest is that of the text in the cluster.
+        text = read_text(str(file)).replace("\r\n", "\n").replace("\r", "\n")
         return PolicyText(text, parse(text, str(file)))
     except UnreadableError as error:
         fail(str(error), code=UNREADABLE)
@@ -220,12 +222,7 @@ def _policy(file: Path | None) -> PolicyText | None:
 
 
 def _helm_values(policy: PolicyText) -> str:
-    return manifest(
-        {
-            "policy": LiteralScalarString(policy.text),
-            "admission": LiteralScalarString(chart_text(policy, manifest)),
-        }
-    )
+    return manifest({"policy": policy.text, "admission": chart_text(policy, manifest)})
 
 
 def _checked(namespace: str) -> str:

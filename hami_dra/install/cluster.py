@@ -57,8 +57,12 @@ class Installer:
     def __post_init__(self) -> None:
         self._discovery = Discovery(self.session)
 
-    async def install(self, stages: Stages) -> None:
+    async def install(self, stages: Stages, obsolete: Sequence[Json] = ()) -> None:
         """Apply everything in order; wait for workloads before the API server is told of them.
+
+        Args:
+            stages: what to apply.
+            obsolete: what another choice would have installed; deleted at the end.
 
         Raises:
             UnknownKindError: if a kind is not served; nothing was changed then.
@@ -72,6 +76,8 @@ class Installer:
                 await self._apply(item)
             for item in stage:
                 await self._await(item)
+        for item in obsolete:
+            await self._delete(item)
 
     async def remove(self, stages: Stages, extra: Sequence[Json]) -> None:
         """Remove everything that is ours, in the opposite order; a Namespace last."""

@@ -1,6 +1,6 @@
 """The objects of an installation: those that ship, changed by what was chosen."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import resources
@@ -96,6 +96,12 @@ def everything(namespace: str) -> list[Json]:
         for each in objects(Choice(certificates=mode, namespace=namespace))
     }
     return list(found.values())
+
+
+def other_choices(found: Sequence[Json], namespace: str) -> list[Json]:
+    """Return what other choices would install beside what was chosen."""
+    chosen = {title(each) for each in found}
+    return [each for each in everything(namespace) if title(each) not in chosen]
 
 
 def secrets(namespace: str) -> list[Json]:

@@ -41,9 +41,9 @@ class Place:
     timeout_s: float | None
 
 
-def install(place: Place, stages: Stages, *, force: bool) -> None:
+def install(place: Place, stages: Stages, obsolete: Sequence[Json], *, force: bool) -> None:
     """Apply everything; see `Installer.install`."""
-    _do(place, lambda installer: installer.install(stages), force=force)
+    _do(place, lambda installer: installer.install(stages, obsolete), force=force)
 
 
 def remove(place: Place, stages: Stages, extra: Sequence[Json]) -> None:

@@ -1,9 +1,12 @@
 """`hami-dra install` and `uninstall` without a cluster: what they print and what they refuse."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
@@ -57,6 +60,25 @@ def test_choices_reach_the_manifests(tmp_path: Path) -> None:
     assert spec["replicas"] == 3
     assert spec["template"]["spec"]["containers"][0]["image"] == "x/hami-dra:1"
     assert found["Deployment"]["metadata"]["namespace"] == "gpu"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Zs"])),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_values_for_the_chart_keep_every_policy_as_it_was_written(
+    tmp_path: Path, comment: str, line_end: str
+) -> None:
+    """The chart compares digests, so not a blank may get lost."""
+    text = f"# {comment}\n{RENAMED}"
+    policy = tmp_path / "policy.yaml"
+    policy.write_bytes(text.replace("\n", line_end).encode())
+
+    [values] = documents(run("install", "--policy", str(policy), "--helm-values").stdout)
+
+    assert values["policy"] == text
+    assert f"# policy-sha256: {hashlib.sha256(text.encode()).hexdigest()}\n" in values["admission"]
 
 
 def test_a_wrong_policy_is_told_before_anything_happens(tmp_path: Path) -> None:
