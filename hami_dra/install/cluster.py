@@ -10,7 +10,7 @@ from hami_dra.install.admission import PART_OF
 from hami_dra.install.discovery import Discovery, UnknownKindError
 from hami_dra.install.manifests import title
 from hami_dra.install.order import Stages
-from hami_dra.install.progress import complaints, lacks
+from hami_dra.install.progress import complaints, lacks, works_at_once
 from hami_dra.kube.errors import ConflictError, NotFoundError
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json
@@ -112,7 +112,7 @@ class Installer:
 
     async def _await(self, item: Json) -> None:
         """Wait until an object does its work, and say now and then what it lacks."""
-        if self.timeout_s is None:
+        if self.timeout_s is None or works_at_once(item):
             return
         path = await self._discovery.path(item)
         end = time.monotonic() + self.timeout_s

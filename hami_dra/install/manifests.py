@@ -1,8 +1,10 @@
 """The objects of an installation: those that ship, changed by what was chosen."""
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from importlib import resources
 from typing import Any, Final
 
@@ -73,7 +75,11 @@ def objects(choice: Choice) -> list[Json]:
 
 def shipped(certificates: Certificates) -> list[Json]:
     """Return the objects as they ship."""
-    name = f"{certificates.value}.yaml"
+    return deepcopy(_parsed(f"{certificates}.yaml"))
+
+
+@cache
+def _parsed(name: str) -> list[Json]:
     text = resources.files(__package__).joinpath("rendered", name).read_text(encoding="utf-8")
     return list(YAML(typ="safe", pure=True).load_all(text))
 

@@ -1,20 +1,19 @@
 """What an object still lacks before it does its work: pure, from the object as it is stored."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from hami_dra.migration import Json
 
 
+def works_at_once(item: Json) -> bool:
+    """Tell whether an object does its work as soon as it is stored."""
+    return item["kind"] not in _LACKS
+
+
 def lacks(item: Json) -> str:
-    """Say what an object waits for; empty when for nothing."""
-    match item["kind"]:
-        case "Deployment":
-            return _deployment(item)
-        case "DaemonSet":
-            return _daemon_set(item)
-        case "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration":
-            return _configuration(item)
-    return ""
+    """Say what a stored object waits for; empty when for nothing."""
+    return "" if works_at_once(item) else _LACKS[item["kind"]](item)
 
 
 def _deployment(item: Json) -> str:
@@ -45,6 +44,14 @@ def _configuration(item: Json) -> str:
     hooks: Sequence[Json] = item.get("webhooks") or ()
     blind = [each["name"] for each in hooks if not each["clientConfig"].get("caBundle")]
     return f"nobody has written the caBundle of {', '.join(blind)} yet" if blind else ""
+
+
+_LACKS: Final[Mapping[str, Callable[[Json], str]]] = {
+    "Deployment": _deployment,
+    "DaemonSet": _daemon_set,
+    "MutatingWebhookConfiguration": _configuration,
+    "ValidatingWebhookConfiguration": _configuration,
+}
 
 
 def complaints(workload: Json, pods: Sequence[Json]) -> Iterator[str]:

@@ -15,7 +15,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from hami_dra.cli.app import app
 from hami_dra.kube.errors import ApiError, NotFoundError
 from hami_dra.kube.session import Session
 from hami_dra.lab import pki, webhook
@@ -53,20 +55,18 @@ class Site:
     cluster: Cluster
     api: Api
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run `hami-dra` against the cluster, as a person would."""
-        return subprocess.run(
-            self.argv(*arguments), capture_output=True, text=True, check=False, timeout=150
-        )
+    def run(self, *arguments: str) -> Result:
+        """Run `hami-dra` against the cluster."""
+        return CliRunner().invoke(app, self.arguments(*arguments))
 
-    def argv(self, *arguments: str) -> list[str]:
-        """Return how to call `hami-dra`."""
-        return [str(COMMAND), *arguments, "--kubeconfig", str(self.cluster.kubeconfig)]
+    def arguments(self, *arguments: str) -> list[str]:
+        """Return the arguments that lead here."""
+        return [*arguments, "--kubeconfig", str(self.cluster.kubeconfig)]
 
     def install(self, *arguments: str) -> str:
         """Install without waiting for what nobody runs here, and return what was said."""
         done = self.run("install", "--no-wait", *arguments)
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         return done.stdout
 
     def everything(self) -> set[str]:
@@ -122,7 +122,7 @@ def site(cluster: Cluster) -> Iterator[Site]:
         for name in ("one", "two"):
             add_node(api, name, {"l4-24g": 1})
         yield shown
-        assert shown.run("uninstall", "--yes").returncode == 0
+        assert shown.run("uninstall", "--yes").exit_code == 0
         for name in ("one", "two"):
             remove_node(api, name)
         until(
@@ -187,7 +187,10 @@ def nodes_of_ready_pods(site: Site) -> set[str] | None:
 def test_pods_are_converted_as_soon_as_the_command_has_ended(site: Site) -> None:
     """The command waits for a bundle that only a webhook with the shipped rights can write."""
     with subprocess.Popen(
-        site.argv("install"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [COMMAND, *site.arguments("install")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as command:
         until(
             lambda: site.api.find(HOOKS, NAME),
@@ -256,7 +259,7 @@ def test_our_calls_have_a_priority_of_their_own(site: Site) -> None:
     token = service_account_token(site)
 
     def heeded() -> bool:
-        return flow_schema_of_a_call(site, token) == schema["metadata"]["uid"]
+        return flow_schema_of_a_call(site, token) == str(schema["metadata"]["uid"])
 
     until(heeded, what="the API server heeds the FlowSchema")
 
@@ -300,7 +303,7 @@ def test_what_does_not_get_ready_is_explained_and_not_registered(site: Site) -> 
 
     done = site.run("install", "--timeout", "3")
 
-    assert done.returncode == 3
+    assert done.exit_code == 3
     assert "0 of 2 replicas are ready" in done.stderr
     assert "0/2 nodes are available" in done.stderr
     assert "unschedulable" in done.stderr
@@ -320,7 +323,7 @@ def test_without_cert_manager_nothing_is_changed(site: Site) -> None:
     finally:
         site.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(CERT_MANAGER))
 
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert "serves no Issuer of cert-manager.io/v1" in done.stderr
     assert {each for each in site.everything() - before if "hami" in each} == set()
 
@@ -334,7 +337,7 @@ def test_what_somebody_else_set_is_taken_only_when_told(site: Site) -> None:
     )
 
     done = site.run("install", "--no-wait")
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert 'conflict with "somebody"' in done.stderr
     assert ".spec.replicas" in done.stderr
     assert "--force-conflicts" in done.stderr

@@ -77,6 +77,18 @@ def test_everything_installed_is_pinned_by_hash() -> None:
         assert "--require-hashes" in arguments or arguments.endswith("dist/*.whl")
 
 
+def test_the_image_holds_the_versions_that_are_tested() -> None:
+    """`make image-requirements` brings them together again."""
+    folder = ROOT / ".ci" / "requirements"
+    tested, held = (
+        dict(re.findall(r"^([\w.-]+)==([^ ]+)", (folder / name).read_text(), re.MULTILINE))
+        for name in ("dev.txt", "run.txt")
+    )
+
+    assert held
+    assert held.items() <= tested.items()
+
+
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run the steps of the building stage, with folders of ours for the image's; return /venv."""

@@ -4,11 +4,10 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from hami_dra.cli.app import app
 from hami_dra.install.manifests import Choice, objects

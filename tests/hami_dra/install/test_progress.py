@@ -89,7 +89,7 @@ def test_complaints_are_those_of_the_cluster() -> None:
     }
     pending = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
     waiting = {"reason": "ImagePullBackOff", "message": "not found"}
-    pods = [
+    pods: list[Json] = [
         {"metadata": {"name": "a"}, "status": {"conditions": [pending]}},
         {
             "metadata": {"name": "b"},
