@@ -1,36 +1,25 @@
 """Installing and removing, on a real control plane of its own with simulated nodes."""
 
 import base64
-import contextlib
-import http.client
 import json
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from hami_dra.cli.app import app
-from hami_dra.kube.errors import ApiError, NotFoundError
-from hami_dra.kube.session import Session
-from hami_dra.lab import pki, webhook
+from hami_dra.kube.errors import ApiError
+from hami_dra.lab import webhook
 from hami_dra.lab.api import Api
 from hami_dra.lab.cluster import Cluster
-from hami_dra.lab.failure import KubectlError
 from hami_dra.lab.nodes import add_node, remove_node
-from hami_dra.lab.ports import LOOPBACK, free_ports
 from hami_dra.lab.scene import start_kubelet
 from hami_dra.lab.wait import until
-from hami_dra.migration import Json
 from hami_dra.migration.registration import GUARD_NAME, NAME, SYSTEM_NAMESPACE
 from tests.e2e.conftest import LOGS
+from tests.e2e.installation import CERT_MANAGER, HOOKS, PATIENCE_S, Site, replica
 from tests.e2e.world import pod
 
 pytestmark = pytest.mark.cluster
@@ -38,67 +27,7 @@ pytestmark = pytest.mark.cluster
 ROOT: Final = Path(__file__).parents[2]
 OVERLAYS: Final = ROOT / "manifests" / "overlays"
 COMMAND: Final = Path(sys.executable).with_name("hami-dra")
-HOOKS: Final = "mutatingwebhookconfigurations"
 GUARDS: Final = "validatingadmissionpolicies"
-
-PATIENCE_S: Final = 90
-"""For what several controllers do one after the other."""
-
-VOLATILE: Final = frozenset({"componentstatuses", "events", "ipaddresses", "leases"})
-"""Kinds that come and go by themselves, or stand for processes."""
-
-
-@dataclass
-class Site:
-    """A cluster to install into."""
-
-    cluster: Cluster
-    api: Api
-
-    def run(self, *arguments: str) -> Result:
-        """Run `hami-dra` against the cluster."""
-        return CliRunner().invoke(app, self.arguments(*arguments))
-
-    def arguments(self, *arguments: str) -> list[str]:
-        """Return the arguments that lead here."""
-        return [*arguments, "--kubeconfig", str(self.cluster.kubeconfig)]
-
-    def install(self, *arguments: str) -> str:
-        """Install without waiting for what nobody runs here, and return what was said."""
-        done = self.run("install", "--no-wait", *arguments)
-        assert done.exit_code == 0, done.stderr
-        return done.stdout
-
-    def everything(self) -> set[str]:
-        """Name every object of every kind, apart from what comes and goes by itself."""
-        # For a moment, a new kind cannot be listed.
-        return until(
-            lambda: self.api.run(_names), what="every kind can be listed", tolerate=(ApiError,)
-        )
-
-    def bundle(self) -> str:
-        """Return the registered caBundle, empty where there is none."""
-        [hook] = self.api.get(HOOKS, NAME)["webhooks"]
-        bundle: str = hook["clientConfig"].get("caBundle", "")
-        return bundle
-
-
-async def _names(session: Session) -> set[str]:
-    """Name all objects of a server, of each kind in the version that it prefers."""
-    groups = (await session.get("/apis"))["groups"]
-    roots = ["/api/v1", *(f"/apis/{each['preferredVersion']['groupVersion']}" for each in groups)]
-    found = set()
-    for root in roots:
-        for served in (await session.get(root))["resources"]:
-            kind, listed = served["name"], "list" in served["verbs"]
-            if not listed or "/" in kind or kind in VOLATILE:
-                continue
-            # Deleted between the two questions: a kind of cert-manager.
-            with contextlib.suppress(NotFoundError):
-                items = (await session.get(f"{root}/{kind}"))["items"]
-                for metadata in (each["metadata"] for each in items):
-                    found.add(f"{kind}/{metadata.get('namespace', '')}/{metadata['name']}")
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -132,38 +61,6 @@ def site(cluster: Cluster) -> Iterator[Site]:
         )
 
 
-@contextmanager
-def replica(site: Site) -> Iterator[str]:
-    """Run a webhook as the installed pods would, with their account; yield its URL."""
-    cluster = site.cluster
-    token = service_account_token(site)
-    config = cluster.directory / "replica"
-    pki.write_kubeconfig(config, pki.kubeconfig(cluster.server, cluster.ca_pem, token))
-    [port] = free_ports(1)
-    [deployment] = site.api.list("deployments", namespace=SYSTEM_NAMESPACE)
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
-    shipped = [each for each in container["args"] if not each.startswith(("--port", "--policy"))]
-    arguments = [*shipped, f"--host={LOOPBACK}", f"--port={port}", f"--kubeconfig={config}"]
-    process = cluster.start_process(
-        "replica", [sys.executable, "-W", "error", "-m", "webhook", *arguments]
-    )
-    try:
-        yield f"https://{LOOPBACK}:{port}/mutate"
-        process.check()
-    finally:
-        process.stop()
-
-
-def service_account_token(site: Site) -> str:
-    """Return a token of the webhook's account, once there is one."""
-
-    def token() -> str:
-        done = site.cluster.kubectl("create", "token", NAME, "-n", SYSTEM_NAMESPACE)
-        return done.stdout.strip()
-
-    return until(token, what="the account is there", tolerate=(KubectlError,))
-
-
 def test_every_overlay_is_accepted(site: Site) -> None:
     """By a dry run of the server and for good; the pods pass the namespace's pod security."""
     site.cluster.kubectl("apply", "-k", str(ROOT / "manifests" / "base"))
@@ -172,16 +69,10 @@ def test_every_overlay_is_accepted(site: Site) -> None:
         site.cluster.kubectl("apply", "-k", str(overlay), "--dry-run=server")
         site.cluster.kubectl("apply", "-k", str(overlay))
 
-    nodes = until(lambda: nodes_of_ready_pods(site), what="both replicas run", timeout_s=PATIENCE_S)
+    nodes = until(site.nodes_of_both_replicas, what="both replicas run", timeout_s=PATIENCE_S)
     assert nodes == {"one", "two"}
     with pytest.raises(ApiError, match="violates PodSecurity"):
         site.api.create("pods", pod("plain", {"cpu": 1}), namespace=SYSTEM_NAMESPACE)
-
-
-def nodes_of_ready_pods(site: Site) -> set[str] | None:
-    pods = site.api.list("pods", namespace=SYSTEM_NAMESPACE)
-    ready = [each for each in pods if each.get("status", {}).get("phase") == "Running"]
-    return {each["spec"]["nodeName"] for each in ready} if len(ready) == 2 else None
 
 
 def test_pods_are_converted_as_soon_as_the_command_has_ended(site: Site) -> None:
@@ -197,26 +88,17 @@ def test_pods_are_converted_as_soon_as_the_command_has_ended(site: Site) -> None
             what="the webhook is registered",
             timeout_s=PATIENCE_S,
         )
-        assert nodes_of_ready_pods(site), "the workload came first"
+        assert site.nodes_of_both_replicas(), "the workload came first"
         assert site.api.find(GUARDS, GUARD_NAME) is None, "the guard comes last"
         with replica(site) as url:
             said, noted = command.communicate(timeout=PATIENCE_S)
             assert command.returncode == 0, noted
             assert "deployment.apps/hami-dra-webhook created" in said
             assert "nobody has written the caBundle of pods.hami-dra.io yet" in noted
-            point_to(site, url)
+            site.point_to(url)
             webhook.await_registered(site.api, "default")
             assert site.api.find(GUARDS, GUARD_NAME)
             site.api.delete_all("resourceclaimtemplates", "default")
-
-
-def point_to(site: Site, url: str) -> None:
-    """Have the API server call an address instead of the Service, whose pods nobody runs."""
-    change = [
-        {"op": "remove", "path": "/webhooks/0/clientConfig/service"},
-        {"op": "add", "path": "/webhooks/0/clientConfig/url", "value": url},
-    ]
-    site.cluster.kubectl("patch", HOOKS, NAME, "--type=json", "-p", json.dumps(change))
 
 
 @pytest.mark.parametrize("again", ["command", "kubectl"])
@@ -226,7 +108,7 @@ def test_an_upgrade_leaves_the_bundle_and_replaces_pods_only_for_another_policy(
     site.install()
     with replica(site):
         bundle = until(site.bundle, what="the bundle is written")
-    revision = site.api.get("deployments", NAME, namespace=SYSTEM_NAMESPACE)["metadata"]
+    revision = site.deployment()["metadata"]
 
     if again == "kubectl":
         apply = ("apply", "--server-side", "--force-conflicts", "-k")
@@ -236,7 +118,7 @@ def test_an_upgrade_leaves_the_bundle_and_replaces_pods_only_for_another_policy(
         assert said == {"unchanged"}
 
     assert site.bundle() == bundle
-    found = site.api.get("deployments", NAME, namespace=SYSTEM_NAMESPACE)["metadata"]
+    found = site.deployment()["metadata"]
     assert found["generation"] == revision["generation"]
 
     policy = tmp_path / "policy.yaml"
@@ -248,7 +130,7 @@ def test_an_upgrade_leaves_the_bundle_and_replaces_pods_only_for_another_policy(
     assert site.bundle() == bundle
     [hook] = site.api.get(HOOKS, NAME)["webhooks"]
     assert "hygon.com/dcunum" in hook["matchConditions"][0]["expression"]
-    found = site.api.get("deployments", NAME, namespace=SYSTEM_NAMESPACE)["metadata"]
+    found = site.deployment()["metadata"]
     assert found["generation"] > revision["generation"]
 
 
@@ -256,26 +138,12 @@ def test_our_calls_have_a_priority_of_their_own(site: Site) -> None:
     site.install()
     path = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/hami-dra"
     schema = site.api.run(lambda session: session.get(path))
-    token = service_account_token(site)
+    token = site.token()
 
     def heeded() -> bool:
-        return flow_schema_of_a_call(site, token) == str(schema["metadata"]["uid"])
+        return site.flow_schema_of_a_call(token) == str(schema["metadata"]["uid"])
 
     until(heeded, what="the API server heeds the FlowSchema")
-
-
-def flow_schema_of_a_call(site: Site, token: str) -> str | None:
-    """Return the uid of the FlowSchema that the API server chose for a call with a token."""
-    address = urlsplit(site.cluster.server)
-    context = ssl.create_default_context(cadata=site.cluster.ca_pem.decode())
-    with closing(
-        http.client.HTTPSConnection(str(address.hostname), address.port, context=context)
-    ) as connection:
-        headers = {"Authorization": f"Bearer {token}"}
-        connection.request("GET", "/apis/resource.k8s.io/v1/resourceslices", headers=headers)
-        answer = connection.getresponse()
-        assert answer.status == 200
-        return answer.getheader("X-Kubernetes-PF-FlowSchema-UID")
 
 
 def test_the_rights_beside_cert_manager_are_enough(site: Site) -> None:
@@ -369,33 +237,3 @@ def test_a_namespace_of_somebody_else_stays_as_it_is(site: Site) -> None:
         )
     finally:
         site.api.delete("namespaces", "shared")
-
-
-def _kind(kind: str) -> Json:
-    """Define a kind of cert-manager that takes anything; its controllers are not needed."""
-    plural = f"{kind.lower()}s"
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": anything},
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.cert-manager.io"},
-        "spec": {
-            "group": "cert-manager.io",
-            "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [version],
-        },
-    }
-
-
-CERT_MANAGER: Final = {
-    "apiVersion": "v1",
-    "kind": "List",
-    "items": [_kind("Issuer"), _kind("Certificate")],
-}
