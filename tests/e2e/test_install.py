@@ -134,6 +134,15 @@ def test_an_upgrade_leaves_the_bundle_and_replaces_pods_only_for_another_policy(
     assert found["generation"] > revision["generation"]
 
 
+def test_both_replicas_run_where_only_one_node_may_be_used(site: Site) -> None:
+    site.cluster.kubectl("cordon", "two")
+
+    site.install()
+
+    nodes = until(site.nodes_of_both_replicas, what="both replicas run", timeout_s=PATIENCE_S)
+    assert nodes == {"one"}
+
+
 def test_our_calls_have_a_priority_of_their_own(site: Site) -> None:
     site.install()
     path = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/hami-dra"
