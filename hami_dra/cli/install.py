@@ -198,7 +198,8 @@ def _ask(context: str) -> None:
         fail("found nobody to ask, expected a terminal or --yes", code=USAGE)
     where = f"the cluster of context {context}" if context else "the current cluster"
     if not typer.confirm(f"Delete all of it from {where}?"):
-        fail("nothing was deleted", code=USAGE)
+        typer.echo("nothing was deleted")
+        raise typer.Exit
 
 
 def _listed(plan: Stages, namespace: str) -> Iterator[str]:

@@ -135,7 +135,8 @@ def test_an_upgrade_leaves_the_bundle_and_replaces_pods_only_for_another_policy(
 
 
 def test_both_replicas_run_where_only_one_node_may_be_used(site: Site) -> None:
-    site.cluster.kubectl("cordon", "two")
+    # A control plane node, or a cordoned one, which a controller taints likewise.
+    site.cluster.kubectl("taint", "node", "two", "role=other:NoSchedule")
 
     site.install()
 
