@@ -14,10 +14,6 @@ from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE, guard, webho
 PART_OF: Final = {"app.kubernetes.io/part-of": "hami-dra"}
 """Label of everything that is installed."""
 
-_SERVICE: Final = {
-    "service": {"name": NAME, "namespace": SYSTEM_NAMESPACE, "path": "/mutate", "port": 443}
-}
-
 
 @dataclass(frozen=True, slots=True)
 class PolicyText:
@@ -39,7 +35,7 @@ class PolicyText:
 
 def registrations(policy: Policy) -> list[Json]:
     """Return the webhook configurations; their caBundle is somebody else's to write."""
-    return [_labelled(webhook_configuration(policy, _SERVICE))]
+    return [_labelled(webhook_configuration(policy, _service("/mutate")))]
 
 
 def guards(policy: Policy) -> list[Json]:
@@ -61,6 +57,12 @@ def chart_text(policy: PolicyText, write: Callable[[Json], str]) -> str:
     """
     documents = "---\n".join(write(each) for each in admission(policy.policy))
     return f"# policy-sha256: {policy.digest}\n{documents}"
+
+
+def _service(path: str) -> Json:
+    """Return how the API server reaches a page of the webhook."""
+    service = {"name": NAME, "namespace": SYSTEM_NAMESPACE, "path": path, "port": 443}
+    return {"service": service}
 
 
 def _labelled(item: Json) -> Json:

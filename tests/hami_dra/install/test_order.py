@@ -4,26 +4,33 @@ from hami_dra.install.manifests import Certificates, Choice, everything, objects
 from hami_dra.install.order import stages
 from hami_dra.migration import Json
 
-REFUSING = ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
-CALLING = "MutatingWebhookConfiguration"
+REFUSING = ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"]
+CALLING = "WebhookConfiguration"
 
 
 def kinds(found: list[Json]) -> list[str]:
     return [item["kind"] for item in found]
 
 
+def positions_of_calls(order: list[str]) -> list[int]:
+    return [place for place, kind in enumerate(order) if kind.endswith(CALLING)]
+
+
 def test_installation_ends_with_what_calls_and_what_refuses() -> None:
     for certificates in Certificates:
         order = kinds(stages(objects(Choice(certificates=certificates))).forwards())
 
+        workload, calls = order.index("Deployment"), positions_of_calls(order)
         assert order[0] == "Namespace"
-        assert order[-4:] == ["Deployment", CALLING, *REFUSING[::-1]]
+        assert calls == list(range(workload + 1, len(order) - 2))
+        assert order[-2:] == REFUSING[::-1]
 
 
 def test_removal_begins_with_what_refuses_and_then_what_calls() -> None:
     order = kinds(stages(everything("gpu")).backwards())
 
-    assert order[:4] == [*REFUSING, CALLING, "Deployment"]
+    assert order[:2] == REFUSING
+    assert positions_of_calls(order) == list(range(2, order.index("Deployment")))
     assert order[-1] == "Namespace"
 
 
