@@ -16,7 +16,7 @@ SHELL := /bin/bash
 
 .PHONY: help
 help: ## Show this list.
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: dev
 dev: $(STAMP) ## Create .venv with everything: console scripts, tools, Go and kubectl.
@@ -36,11 +36,12 @@ demo-stop: $(STAMP) ## Stop a demo that was left up: make demo-stop DIR=...
 .PHONY: test
 test: $(STAMP) ## Run every test, those on the real control plane included.
 	@$(BIN)/python -m hami_dra.lab build
+	@$(BIN)/python -m tests.tools.helm
 	@$(BIN)/pytest
 
 .PHONY: test-fast
 test-fast: $(STAMP) ## Run the tests that need no cluster.
-	@$(BIN)/pytest -m "not cluster" -n auto -p no:benchmark
+	@$(BIN)/pytest -m "not cluster and not tools" -n auto -p no:benchmark
 
 .PHONY: test-matrix
 test-matrix: $(STAMP) ## Run the tests on a real control plane on other versions of Kubernetes (builds each once).
@@ -77,10 +78,22 @@ fix: $(STAMP) ## Format and repair what the linter can.
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix .
 
+COMPILE := $(BIN)/uv pip compile --quiet --no-header --no-annotate --universal --python-version 3.11 \
+	--generate-hashes --native-tls
+
 .PHONY: lock
 lock: $(STAMP) ## Pin the newest allowed versions of all requirements, with their hashes.
-	@$(BIN)/uv pip compile pyproject.toml --quiet --no-header --no-annotate --universal --python-version 3.11 \
-		--generate-hashes --native-tls --upgrade --group dev --extra lab -o $(REQUIREMENTS)
+	@$(COMPILE) --upgrade pyproject.toml --group dev --extra lab -o $(REQUIREMENTS)
+	@$(MAKE) --no-print-directory image-requirements
+
+.PHONY: image-requirements
+image-requirements: $(STAMP) ## Pin what the image holds and is built with, in the versions that are tested.
+	@$(COMPILE) pyproject.toml -c $(REQUIREMENTS) -o .ci/requirements/run.txt
+	@$(COMPILE) --group pyproject.toml:build -c $(REQUIREMENTS) -o .ci/requirements/build.txt
+
+.PHONY: manifests
+manifests: $(STAMP) ## Write the manifests that are made from others: registration, guard, chart files.
+	@$(BIN)/python -m tests.tools.manifests
 
 .PHONY: clean
 clean: ## Remove .venv and what tools left behind; the cache of built binaries stays.

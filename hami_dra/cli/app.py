@@ -11,6 +11,7 @@ from hami_dra.cli import policy as policy_commands
 from hami_dra.cli import preflight, prune, version
 from hami_dra.cli.convert import convert
 from hami_dra.cli.exits import EPILOG, NOT_ALL, UNREADABLE, fail
+from hami_dra.cli.install import INSTALL_EPILOG, UNINSTALL_EPILOG, install, uninstall
 from hami_dra.cli.options import (
     Context,
     Inventory,
@@ -41,6 +42,8 @@ app = typer.Typer(
     epilog=EPILOG,
 )
 app.add_typer(policy_commands.app, name="policy")
+app.command(short_help="Install the webhook in a cluster.", epilog=INSTALL_EPILOG)(install)
+app.command(short_help="Remove hami-dra from a cluster.", epilog=UNINSTALL_EPILOG)(uninstall)
 
 
 @app.command(

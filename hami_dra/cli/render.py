@@ -10,6 +10,7 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.scalarstring import walk_tree
 from ruamel.yaml.util import load_yaml_guess_indent
 
 from hami_dra.migration import Json
@@ -79,7 +80,10 @@ def plain(node: Any) -> Any:  # noqa: ANN401 - any YAML
 def manifest(document: Json) -> str:
     """Write an object of ours as YAML."""
     stream = StringIO()
-    _configured(YAML()).dump(document, stream)
+    # A plain copy shares no nodes, so nothing becomes an alias; text of many lines stays readable.
+    copy = plain(document)
+    walk_tree(copy)
+    _configured(YAML()).dump(copy, stream)
     return stream.getvalue()
 
 

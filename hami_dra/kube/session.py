@@ -30,6 +30,9 @@ JSON_PATCH: Final = "application/json-patch+json"
 JSON: Final = "application/json"
 """Content type of an object."""
 
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+"""Content type of a patch that says all its author wants of an object; JSON is YAML."""
+
 Query = Mapping[str, str]
 
 _CALL = aiohttp.ClientTimeout(total=30, sock_connect=10)
@@ -140,6 +143,19 @@ class Session:
     ) -> Json:
         """Change an object and return it as stored."""
         return await self.request("PATCH", path, query=query, body=body, content_type=content_type)
+
+    async def apply(self, path: str, body: Json, *, manager: str, force: bool = False) -> Json:
+        """Create an object or change it to what its author wants, and return it as stored.
+
+        Args:
+            path: of the object itself.
+            body: the fields that the author has an opinion on; those left out that were said
+                before go, others are not touched.
+            manager: the author, who owns these fields from now on.
+            force: take fields that others own; otherwise that is a ConflictError naming them.
+        """
+        query = {"fieldManager": manager, "force": str(force).lower()}
+        return await self.patch(path, body, query=query, content_type=APPLY_PATCH)
 
     async def delete(self, path: str, *, options: Json | None = None) -> Json:
         """Delete an object; `options` is a DeleteOptions, such as one with preconditions."""

@@ -4,20 +4,15 @@ The cache's key covers everything that decides what the compiler writes, so a bi
 stale and never built twice. `assets` is what a cluster starts from.
 """
 
-import fcntl
-import hashlib
 import os
 import re
-import shutil
 import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hami_dra.lab import modules, progress, toolchain
+from hami_dra.lab.cache import Cache, cache_key, user_cache
 from hami_dra.lab.failure import LabError
 from hami_dra.lab.modules import Module
 
@@ -28,7 +23,6 @@ _LINKS = (*CONTROL_PLANE, "kubelet")
 _BINARY = "cluster"
 
 _VERSION_PACKAGE = "k8s.io/component-base/version"
-_KEY_DIGITS = 12
 
 # Short, so that a line of 80 columns holds it and the elapsed time.
 _DURATION = "first build: 6-15 min on 2 cores"
@@ -63,14 +57,14 @@ class Builder:
 
     def binary(self, module: Module) -> Path:
         """Return the multi-call binary of a version, built now unless it is in the cache."""
+
+        def fill(folder: Path) -> None:
+            self._compile(folder / _BINARY, module)
+            for name in _LINKS:
+                (folder / name).symlink_to(_BINARY)
+
         key = cache_key(self._inputs(module))
-        home = self.cache / f"{module.version}-{key}"
-        if not home.is_dir():
-            with self._lock():
-                # Whoever held the lock before may have built it.
-                if not home.is_dir():
-                    self._build_into(home, module)
-        return home / _BINARY
+        return Cache(self.cache).folder(module.version, key, fill) / _BINARY
 
     def _inputs(self, module: Module) -> Mapping[str, bytes]:
         """Collect all that decides what the compiler writes."""
@@ -86,52 +80,22 @@ class Builder:
             "ldflags": linker_flags(module.version).encode(),
         }
 
-    def _build_into(self, home: Path, module: Module) -> None:
-        """Build beside the place where it belongs and move it there when it is whole."""
-        with tempfile.TemporaryDirectory(dir=self.cache, prefix=".building-") as temporary:
-            folder = Path(temporary) / "result"
-            folder.mkdir()
-            self._compile(folder / _BINARY, module)
-            for name in _LINKS:
-                (folder / name).symlink_to(_BINARY)
-            folder.rename(home)
-        self._remove_others(home, module)
-
     def _compile(self, output: Path, module: Module) -> None:
         argv = [
             *(str(self.go), "build", "-trimpath", "-modfile", str(module.file)),
             *("-ldflags", linker_flags(module.version), "-o", str(output), "."),
         ]
         text = f"building Kubernetes {module.version} ({_DURATION})"
-        code, said = progress.run(argv, text=text, cwd=self.source, env=_environment())
+        code, said = progress.run(argv, text=text, cwd=self.source, env=go_environment())
         if code:
             raise LabError(
                 f"go build: exit code {code}, expected a binary of Kubernetes {module.version};"
                 f" the compiler said:\n{said}"
             )
 
-    def _remove_others(self, home: Path, module: Module) -> None:
-        """Remove what older inputs of the version gave, and what killed builds left."""
-        for pattern in (f"{module.version}-*", ".building-*"):
-            for path in self.cache.glob(pattern):
-                if path != home:
-                    shutil.rmtree(path)
-
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Let one build run at a time; the kernel frees the lock of a killed one."""
-        self.cache.mkdir(parents=True, exist_ok=True)
-        with (self.cache / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                print("waiting for a build that runs in another process", file=sys.stderr)
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
     def _run(self, *arguments: str) -> bytes:
         return subprocess.run(
-            [self.go, *arguments], env=_environment(), check=True, stdout=subprocess.PIPE
+            [self.go, *arguments], env=go_environment(), check=True, stdout=subprocess.PIPE
         ).stdout
 
 
@@ -185,18 +149,8 @@ def _stated_version(apiserver: Path) -> str:
 
 
 def cache_directory() -> Path:
-    """Return where binaries are kept: below XDG_CACHE_HOME, or else ~/.cache."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "hami-dra" / "cluster"
-
-
-def cache_key(inputs: Mapping[str, bytes]) -> str:
-    """Digest named inputs so that any change of a name or a content changes the key."""
-    digest = hashlib.sha256()
-    for name, content in sorted(inputs.items()):
-        digest.update(f"{name}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()[:_KEY_DIGITS]
+    """Return where binaries are kept."""
+    return user_cache("cluster")
 
 
 def linker_flags(version: str) -> str:
@@ -208,7 +162,7 @@ def linker_flags(version: str) -> str:
     )
 
 
-def _environment() -> dict[str, str]:
+def go_environment() -> dict[str, str]:
     """Keep a user's Go settings from changing what is built."""
     ours = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
     return {**os.environ, **ours}

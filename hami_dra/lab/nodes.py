@@ -53,10 +53,11 @@ async def _add(session: Session, name: str, cards: Sequence[Card]) -> None:
 
 
 def _node(name: str) -> Json:
+    labels = {**SIMULATED, "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
     ready = {"type": "Ready", "status": "True", "reason": "Simulated", "message": "no kubelet"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {**SIMULATED, "kubernetes.io/hostname": name}},
+        "metadata": {"name": name, "labels": labels},
         "status": {"capacity": _ROOM, "allocatable": _ROOM, "conditions": [ready]},
     }

@@ -62,6 +62,7 @@ def manifests() -> Path:
 def install(cluster: Cluster) -> None:
     """Apply what the product ships: the DeviceClass and the webhook's ServiceAccount and roles."""
     cluster.kubectl("apply", "-k", str(manifests() / "base"))
+    cluster.kubectl("apply", "-f", str(manifests() / "components" / "self-signed" / "rbac.yaml"))
 
 
 def start(cluster: Cluster, *, name: str = "webhook", port: int | None = None) -> Webhook:

@@ -98,6 +98,7 @@ def claim_webhook_configuration(policy: Policy, client_config: Json) -> Json:
                 "sideEffects": "NoneOnDryRun",
                 "timeoutSeconds": _TIMEOUT_S,
                 "namespaceSelector": _namespaces(),
+                "matchPolicy": "Equivalent",
                 "rules": [{**claims, **where}],
             },
         ],
@@ -162,6 +163,8 @@ def _where(*, rules: str) -> Json:
     return {
         "namespaceSelector": _namespaces(),
         "objectSelector": {"matchExpressions": [_OPTED_IN]},
+        # The API's default, written so that tools which compare find no difference.
+        "matchPolicy": "Equivalent",
         rules: [{**pods, "operations": ["CREATE"]}],
     }
 

@@ -1,14 +1,13 @@
 """Build the load generator and the Go competitors once per change of their source."""
 
-import os
-import shutil
 import subprocess
-import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from hami_dra.lab import progress, toolchain
-from hami_dra.lab.build import cache_directory, cache_key
+from hami_dra.lab.build import go_environment
+from hami_dra.lab.cache import Cache, cache_key, user_cache
 from hami_dra.lab.failure import LabError
 
 SOURCE: Final = Path(__file__).parent
@@ -19,12 +18,14 @@ _SOURCES: Final = ("*.go", "go.mod", "go.sum")
 
 
 def directory() -> Path:
-    """Return the folder with `load`, `typed` and `claims`, built now unless they are cached."""
+    """Return the folder with `load`, `typed` and `claims`, built now unless they are cached.
+
+    Raises:
+        LabError: if they cannot be built; the message holds what the compiler said.
+    """
     go = toolchain.find("go")
-    home = cache_directory().parent / "bench-webhook" / cache_key(_inputs(go))
-    if not home.is_dir():
-        _build(go, home)
-    return home
+    key = cache_key(_inputs(go))
+    return Cache(user_cache("bench-webhook")).folder("programs", key, partial(_build, go))
 
 
 def _inputs(go: Path) -> dict[str, bytes]:
@@ -33,35 +34,19 @@ def _inputs(go: Path) -> dict[str, bytes]:
     content = {str(file.relative_to(SOURCE)): file.read_bytes() for file in files}
     version = subprocess.run(
         [go, "env", "GOVERSION", "GOOS", "GOARCH"],
-        env=_environment(),
+        env=go_environment(),
         check=True,
         stdout=subprocess.PIPE,
     ).stdout
     return {**content, "go": version, "flags": " ".join(_FLAGS).encode()}
 
 
-def _build(go: Path, home: Path) -> None:
-    """Build beside the place where it belongs and move it there when it is whole."""
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home.parent, prefix=".building-") as temporary:
-        folder = Path(temporary) / "result"
-        folder.mkdir()
-        code, said = progress.run(
-            [str(go), "build", *_FLAGS, "-o", f"{folder}/", "./..."],
-            text="building the load generator and the Go webhooks (first time: minutes)",
-            cwd=SOURCE,
-            env=_environment(),
-        )
-        if code:
-            raise LabError(f"go build: exit code {code}, expected 0; the compiler said:\n{said}")
-        if not home.is_dir():  # another run may have been faster
-            folder.rename(home)
-    for other in home.parent.iterdir():
-        if other != home and not other.name.startswith("."):
-            shutil.rmtree(other)
-
-
-def _environment() -> dict[str, str]:
-    """Keep a user's Go settings from changing what is built."""
-    ours = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
-    return {**os.environ, **ours}
+def _build(go: Path, folder: Path) -> None:
+    code, said = progress.run(
+        [str(go), "build", *_FLAGS, "-o", f"{folder}/", "./..."],
+        text="building the load generator and the Go webhooks (first time: minutes)",
+        cwd=SOURCE,
+        env=go_environment(),
+    )
+    if code:
+        raise LabError(f"go build: exit code {code}, expected 0; the compiler said:\n{said}")

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hami_dra.lab import build
-from hami_dra.lab.build import Builder, cache_key, linker_flags
+from hami_dra.lab.build import Builder, linker_flags
+from hami_dra.lab.cache import cache_key
 from hami_dra.lab.failure import LabError
 from hami_dra.lab.modules import Module
 

@@ -1,0 +1,235 @@
+"""`hami-dra install` and `hami-dra uninstall`: put hami-dra into a cluster and take it out."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from hami_dra.cli.exits import NOT_ALL, UNREADABLE, USAGE, fail
+from hami_dra.cli.options import PolicyFile
+from hami_dra.cli.render import manifest
+from hami_dra.cli.sources import UnreadableError, read_text
+from hami_dra.install.admission import PolicyText, chart_text
+from hami_dra.install.manifests import (
+    Certificates,
+    Choice,
+    everything,
+    objects,
+    other_choices,
+    secrets,
+    shipped_policy,
+    title,
+)
+from hami_dra.install.order import Stages, stages
+from hami_dra.migration.registration import SYSTEM_NAMESPACE
+from hami_dra.policies import PolicyFileError, parse
+
+_CODES: Final = (
+    "Exit codes: 0 done, 1 input unreadable or cluster unreachable or refusing, 2 usage, 3 applied,"
+    " but not ready in time."
+)
+INSTALL_EPILOG: Final = (
+    "Examples: hami-dra install --image IMAGE; hami-dra install --policy policy.yaml --dry-run |"
+    f" kubectl diff -f -. {_CODES}"
+)
+"""What `install --help` ends with."""
+
+UNINSTALL_EPILOG: Final = f"Examples: hami-dra uninstall --dry-run; hami-dra uninstall. {_CODES}"
+"""What `uninstall --help` ends with."""
+
+_NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+_INSTALLED: Final = """\
+hami-dra is installed: new pods that ask for HAMi's resources get claims from now on.
+  cards:   kubectl get resourceslices     (published by a DRA driver on the nodes)
+  webhook: kubectl -n {namespace} get pods"""
+
+_STAYS: Final = """\
+Pods that run keep their shares. New pods are not converted any more, and templates of converted
+pods stay where they are:
+  kubectl get resourceclaimtemplates -A -l app.kubernetes.io/managed-by=hami-dra"""
+
+Mode = Annotated[
+    Certificates,
+    typer.Option(
+        help="Who issues the webhook's certificate: the replicas themselves, or cert-manager, which"
+        " must run already."
+    ),
+]
+Image = Annotated[
+    str, typer.Option(metavar="IMAGE", help="Image to run; default: hami-dra:VERSION.")
+]
+Replicas = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Replicas of the webhook; default: 2."),
+]
+Namespace = Annotated[str, typer.Option(metavar="NAME", help="Namespace of hami-dra itself.")]
+ExtendedResource = Annotated[
+    bool,
+    typer.Option(
+        "--extended-resource",
+        help="Let the DeviceClass stand for the legacy resource too: pods that come past the"
+        " webhook get whole cards.",
+    ),
+]
+Context = Annotated[
+    str, typer.Option(metavar="NAME", help="Context of the kubeconfig; default: its current one.")
+]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="How to reach the cluster; default: as kubectl does."),
+]
+Wait = Annotated[
+    bool,
+    typer.Option(help="Register the webhook only when it is ready, and see that it is trusted."),
+]
+Timeout = Annotated[
+    int, typer.Option(metavar="SECONDS", min=1, help="How long to wait for one object.")
+]
+ForceConflicts = Annotated[
+    bool,
+    typer.Option("--force-conflicts", help="Take over fields that kubectl, Helm or a person set."),
+]
+PrintManifests = Annotated[
+    bool, typer.Option("--dry-run", help="Print the manifests; send nothing.")
+]
+PrintValues = Annotated[
+    bool,
+    typer.Option("--helm-values", help="Print the chart's values for --policy; send nothing."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+PrintRemoval = Annotated[
+    bool, typer.Option("--dry-run", help="List what would be deleted; send nothing.")
+]
+
+
+def install(
+    *,
+    certificates: Mode = Certificates.SELF_SIGNED,
+    policy: PolicyFile = None,
+    image: Image = "",
+    replicas: Replicas = None,
+    namespace: Namespace = SYSTEM_NAMESPACE,
+    extended_resource: ExtendedResource = False,
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+    wait: Wait = True,
+    timeout: Timeout = 300,
+    force_conflicts: ForceConflicts = False,
+    dry_run: PrintManifests = False,
+    helm_values: PrintValues = False,
+) -> None:
+    """Install the webhook in a cluster, or change what is installed.
+
+    First what it needs and the webhook itself; when that is ready, the registration by which the
+    API server calls it; last the guard, which refuses pods that were not converted. Existing pods
+    are never touched. The registration and the guard are made from the policy.
+    """
+    choice = Choice(
+        certificates=certificates,
+        namespace=_checked(namespace),
+        policy=_policy(policy),
+        image=image or None,
+        replicas=replicas,
+        extended_resource=extended_resource,
+    )
+    if helm_values:
+        sys.stdout.write(_helm_values(choice.policy or shipped_policy()))
+        return
+    plan = stages(objects(choice))
+    if dry_run:
+        sys.stdout.write("---\n".join(manifest(each) for each in plan.forwards()))
+        return
+    # Only here: the client library takes longer to import than manifests take to print.
+    from hami_dra.install import run  # noqa: PLC0415 - see above
+
+    place = run.Place(context or None, kubeconfig, timeout if wait else None)
+    obsolete = other_choices(plan.forwards(), namespace)
+    _reported(lambda: run.install(place, plan, obsolete, force=force_conflicts))
+    typer.echo(_INSTALLED.format(namespace=namespace))
+
+
+def uninstall(
+    *,
+    namespace: Namespace = SYSTEM_NAMESPACE,
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+    timeout: Timeout = 300,
+    yes: Yes = False,
+    dry_run: PrintRemoval = False,
+) -> None:
+    """Remove hami-dra from a cluster: what refuses pods first, what they wait for next.
+
+    Pods that run keep their shares. Templates of converted pods stay, because workloads may refer
+    to them. Pods created afterwards are not converted any more.
+    """
+    plan = stages(everything(_checked(namespace)))
+    if dry_run or not yes:
+        typer.echo("\n".join(("To be deleted, in this order:", *_listed(plan, namespace))))
+    if dry_run:
+        return
+    if not yes:
+        _ask(context)
+    from hami_dra.install import run  # noqa: PLC0415 - see install
+
+    place = run.Place(context or None, kubeconfig, timeout)
+    _reported(lambda: run.remove(place, plan, secrets(namespace)))
+    typer.echo(_STAYS)
+
+
+def _reported(act: Callable[[], None]) -> None:
+    """Do something to a cluster, and end the command with the reason if it fails."""
+    from hami_dra.install import run  # noqa: PLC0415 - see install
+
+    try:
+        act()
+    except run.NotReadyError as error:
+        fail(f"{error}\nWhat follows it was not applied; run the command again.", code=NOT_ALL)
+    except run.ERRORS as error:
+        fail(f"cluster: {error}", code=UNREADABLE)
+
+
+def _ask(context: str) -> None:
+    """Have a person agree; end the command if nobody does."""
+    if not sys.stdin.isatty():
+        fail("found nobody to ask, expected a terminal or --yes", code=USAGE)
+    where = f"the cluster of context {context}" if context else "the current cluster"
+    if not typer.confirm(f"Delete all of it from {where}?"):
+        typer.echo("nothing was deleted")
+        raise typer.Exit
+
+
+def _listed(plan: Stages, namespace: str) -> Iterator[str]:
+    backwards = plan.backwards()
+    yield from (f"  {title(each)}" for each in (*backwards[:-1], *secrets(namespace)))
+    yield f"  {title(backwards[-1])}, if hami-dra made it"
+
+
+def _policy(file: Path | None) -> PolicyText | None:
+    """Return a policy with its text as it was written."""
+    if file is None:
+        return None
+    try:
+        # As every YAML reader does, so that the digest is that of the text in the cluster.
+        text = read_text(str(file)).replace("\r\n", "\n").replace("\r", "\n")
+        return PolicyText(text, parse(text, str(file)))
+    except UnreadableError as error:
+        fail(str(error), code=UNREADABLE)
+    except PolicyFileError as error:
+        fail(f"this policy cannot be used\n{error}", code=UNREADABLE)
+
+
+def _helm_values(policy: PolicyText) -> str:
+    return manifest({"policy": policy.text, "admission": chart_text(policy, manifest)})
+
+
+def _checked(namespace: str) -> str:
+    if not _NAMESPACE_NAME.fullmatch(namespace):
+        fail(
+            f"--namespace: found {namespace!r}, expected a name such as {SYSTEM_NAMESPACE}",
+            code=USAGE,
+        )
+    return namespace

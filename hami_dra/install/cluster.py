@@ -1,0 +1,178 @@
+"""Apply and remove an installation on a live cluster, one object after the other."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hami_dra.install.admission import PART_OF
+from hami_dra.install.discovery import Discovery, UnknownKindError
+from hami_dra.install.manifests import title
+from hami_dra.install.order import Stages
+from hami_dra.install.progress import complaints, lacks, works_at_once
+from hami_dra.kube.errors import ConflictError, NotFoundError
+from hami_dra.kube.session import Session
+from hami_dra.migration import Json
+
+MANAGER: Final = "hami-dra-install"
+"""Owner of the fields that are applied."""
+
+_SHARED: Final = frozenset({"Namespace", "DeviceClass"})
+"""Kinds that may be somebody else's and still be what we need."""
+
+_EVERY_S: Final = 1.0
+_REMIND_S: Final = 10.0
+
+
+class NotReadyError(Exception):
+    """Something was applied and does not do its work in time; the message says why."""
+
+
+class FieldsTakenError(Exception):
+    """Somebody else set fields of our objects to other values."""
+
+
+@dataclass(slots=True)
+class Installer:
+    """Applies and removes objects.
+
+    Attributes:
+        session: the API server.
+        say: told what was done, in lines.
+        note: told what is waited for, in lines.
+        timeout_s: how long to wait for one object; None to wait for nothing.
+        force: take fields that others own.
+        every_s: between two looks at what is waited for.
+    """
+
+    session: Session
+    say: Callable[[str], None]
+    note: Callable[[str], None]
+    timeout_s: float | None = 300
+    force: bool = False
+    every_s: float = _EVERY_S
+    _discovery: Discovery = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._discovery = Discovery(self.session)
+
+    async def install(self, stages: Stages, obsolete: Sequence[Json] = ()) -> None:
+        """Apply everything in order; wait for workloads before the API server is told of them.
+
+        Args:
+            stages: what to apply.
+            obsolete: what another choice would have installed; deleted at the end.
+
+        Raises:
+            UnknownKindError: if a kind is not served; nothing was changed then.
+            FieldsTakenError: if somebody else owns a field.
+            NotReadyError: if something does not get ready; what follows was not applied then.
+        """
+        for item in stages.forwards():
+            await self._discovery.path(item)
+        for stage in (stages.base, stages.workloads, stages.registrations, stages.guards):
+            for item in stage:
+                await self._apply(item)
+            for item in stage:
+                await self._await(item)
+        for item in obsolete:
+            await self._delete(item)
+
+    async def remove(self, stages: Stages, extra: Sequence[Json]) -> None:
+        """Remove everything that is ours, in the opposite order; a Namespace last."""
+        backwards = stages.backwards()
+        namespaces = [each for each in backwards if each["kind"] == "Namespace"]
+        for item in (*(each for each in backwards if each not in namespaces), *extra):
+            await self._delete(item)
+        for item in namespaces:
+            await self._delete(item)
+            await self._await_gone(item)
+
+    async def _apply(self, item: Json) -> None:
+        path = await self._discovery.path(item)
+        before = await self._read(path)
+        if before is not None and item["kind"] in _SHARED and not _is_ours(before):
+            self.say(f"{title(item)} left alone: it was there before and is not ours")
+            return
+        try:
+            after = await self.session.apply(path, item, manager=MANAGER, force=self.force)
+        except ConflictError as error:
+            raise FieldsTakenError(
+                f"{title(item)}: somebody else set fields of it to other values"
+                f" ({' '.join(error.message.split())}); take them with --force-conflicts"
+            ) from error
+        self.say(f"{title(item)} {_change(before, after)}")
+
+    async def _read(self, path: str) -> Json | None:
+        try:
+            return await self.session.get(path)
+        except NotFoundError:
+            return None
+
+    async def _await(self, item: Json) -> None:
+        """Wait until an object does its work, and say now and then what it lacks."""
+        if self.timeout_s is None or works_at_once(item):
+            return
+        path = await self._discovery.path(item)
+        end = time.monotonic() + self.timeout_s
+        told, told_at = "", 0.0
+        while found := lacks(await self.session.get(path)):
+            now = time.monotonic()
+            if now >= end:
+                raise NotReadyError(await self._explain(item, found))
+            if found != told or now - told_at >= _REMIND_S:
+                told, told_at = found, now
+                self.note(f"waiting for {title(item)}: {found}")
+            await asyncio.sleep(self.every_s)
+
+    async def _explain(self, item: Json, found: str) -> str:
+        """Say what an object lacks, and what the cluster says of its pods."""
+        lines = [f"{title(item)} was not ready within {self.timeout_s:g} s: {found}"]
+        if "template" in item.get("spec", {}):
+            namespace = item["metadata"]["namespace"]
+            labels = item["spec"]["selector"]["matchLabels"]
+            query = {"labelSelector": ",".join(f"{key}={value}" for key, value in labels.items())}
+            pods = await self.session.get(f"/api/v1/namespaces/{namespace}/pods", query=query)
+            stored = await self.session.get(await self._discovery.path(item))
+            lines += dict.fromkeys(complaints(stored, pods["items"]))
+        return "\n  ".join(lines)
+
+    async def _delete(self, item: Json) -> None:
+        try:
+            path = await self._discovery.path(item)
+        except UnknownKindError:
+            return
+        found = await self._read(path)
+        if found is None:
+            return
+        if item["kind"] in _SHARED and not _is_ours(found):
+            self.say(f"{title(item)} left alone: it is not ours")
+            return
+        try:
+            await self.session.delete(path)
+        except NotFoundError:
+            return
+        self.say(f"{title(item)} deleted")
+
+    async def _await_gone(self, item: Json) -> None:
+        if self.timeout_s is None:
+            return
+        path = await self._discovery.path(item)
+        end = time.monotonic() + self.timeout_s
+        while (found := await self._read(path)) is not None and _is_ours(found):
+            if time.monotonic() >= end:
+                raise NotReadyError(f"{title(item)} was not gone within {self.timeout_s:g} s")
+            await asyncio.sleep(self.every_s)
+
+
+def _is_ours(item: Json) -> bool:
+    labels = item["metadata"].get("labels") or {}
+    return PART_OF.items() <= labels.items()
+
+
+def _change(before: Json | None, after: Json) -> str:
+    if before is None:
+        return "created"
+    same = before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
+    return "unchanged" if same else "configured"

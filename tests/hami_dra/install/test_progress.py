@@ -1,0 +1,112 @@
+"""What is waited for is said, and ends when the work is done."""
+
+import pytest
+
+from hami_dra.install.progress import complaints, lacks
+from hami_dra.migration import Json
+
+
+def deployment(**status: object) -> Json:
+    seen: Json = {"observedGeneration": 2, **status}
+    return {
+        "kind": "Deployment",
+        "metadata": {"name": "webhook", "generation": 2},
+        "spec": {"replicas": 2},
+        "status": seen,
+    }
+
+
+DONE = {"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        (deployment(**DONE), ""),
+        (deployment(observedGeneration=1), "its controller has not seen it yet"),
+        (deployment(), "0 of 2 replicas are of the new revision"),
+        (deployment(**{**DONE, "replicas": 3}), "1 replicas of the old revision have to go"),
+        (deployment(**{**DONE, "availableReplicas": 1}), "1 of 2 replicas are ready"),
+        ({**deployment(), "status": None}, "its controller has not seen it yet"),
+    ],
+)
+def test_a_deployment_is_awaited_until_its_new_pods_alone_are_ready(item: Json, said: str) -> None:
+    assert lacks(item) == said
+
+
+def daemon_set(**status: int) -> Json:
+    return {
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent", "generation": 1},
+        "status": {"observedGeneration": 1, "desiredNumberScheduled": 3, **status},
+    }
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        (daemon_set(updatedNumberScheduled=3, numberAvailable=3), ""),
+        (daemon_set(updatedNumberScheduled=1), "1 of 3 pods are of the new revision"),
+        (daemon_set(updatedNumberScheduled=3, numberAvailable=2), "2 of 3 pods are ready"),
+        (daemon_set(observedGeneration=0), "its controller has not seen it yet"),
+    ],
+)
+def test_a_daemon_set_is_awaited_on_every_node(item: Json, said: str) -> None:
+    assert lacks(item) == said
+
+
+@pytest.mark.parametrize(
+    ("bundles", "said"),
+    [
+        (["eA==", "eA=="], ""),
+        (["eA==", ""], "nobody has written the caBundle of hook-1 yet"),
+        (["", None], "nobody has written the caBundle of hook-0, hook-1 yet"),
+    ],
+)
+def test_a_registration_is_awaited_until_all_of_it_is_trusted(
+    bundles: list[str | None], said: str
+) -> None:
+    hooks = [
+        {
+            "name": f"hook-{number}",
+            "clientConfig": {} if bundle is None else {"caBundle": bundle},
+        }
+        for number, bundle in enumerate(bundles)
+    ]
+
+    assert lacks({"kind": "MutatingWebhookConfiguration", "webhooks": hooks}) == said
+
+
+def test_everything_else_is_done_when_it_is_stored() -> None:
+    assert lacks({"kind": "Service"}) == ""
+
+
+def test_complaints_are_those_of_the_cluster() -> None:
+    failing = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "message": 'pods "webhook-1" is forbidden: exceeded quota',
+    }
+    pending = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    waiting = {"reason": "ImagePullBackOff", "message": "not found"}
+    pods: list[Json] = [
+        {"metadata": {"name": "a"}, "status": {"conditions": [pending]}},
+        {
+            "metadata": {"name": "b"},
+            "status": {"containerStatuses": [{"name": "webhook", "state": {"waiting": waiting}}]},
+        },
+        {
+            "metadata": {"name": "c"},
+            "status": {
+                "containerStatuses": [{"name": "webhook", "ready": False, "state": {"running": {}}}]
+            },
+        },
+        {"metadata": {"name": "d"}},
+    ]
+
+    assert list(complaints(deployment(conditions=[failing]), pods)) == [
+        'pods "webhook-1" is forbidden: exceeded quota',
+        "pod a: 0/3 nodes are available",
+        "pod b: ImagePullBackOff: not found",
+        "pod c: webhook runs and is not ready; see its log",
+    ]

@@ -1,0 +1,205 @@
+"""The manifests are current, and everybody who writes them writes the same."""
+
+import shutil
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hami_dra.install.admission import PolicyText
+from hami_dra.install.manifests import Certificates, Choice, objects
+from hami_dra.kube.templates import MemoryTemplates
+from hami_dra.migration import Json, Policy
+from tests.tools import manifests
+from tests.tools.manifests import ROOT
+from webhook.app import Dependencies, create_app
+from webhook.server import DRAIN_S
+from webhook.settings import Settings
+
+OVERLAYS = ROOT / "manifests" / "overlays"
+OLD = OVERLAYS / "kube-1.34" / "policy.yaml"
+
+_PROBES = ("startup", "liveness", "readiness")
+
+Identity = tuple[str, str, str]
+
+
+def by_identity(found: list[Json]) -> dict[Identity, Json]:
+    named = {
+        (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item
+        for item in found
+    }
+    assert len(named) == len(found)
+    return named
+
+
+def overlay(name: str) -> dict[Identity, Json]:
+    """Return what the real kustomize makes of an overlay."""
+    return by_identity(manifests.objects(manifests.render(OVERLAYS / name)))
+
+
+def tree(folder: Path) -> dict[str, str]:
+    return {
+        str(file.relative_to(folder)): file.read_text()
+        for file in folder.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+
+
+def test_what_is_made_from_others_is_current(tmp_path: Path) -> None:
+    """`make manifests` changes nothing; otherwise run it and read what it changed."""
+    parts = ("manifests", "hami_dra/install/rendered")
+    for part in parts:
+        shutil.copytree(ROOT / part, tmp_path / part)
+
+    manifests.write(tmp_path)
+
+    for part in parts:
+        assert tree(tmp_path / part) == tree(ROOT / part)
+
+
+def test_the_policy_that_ships_is_the_default_one() -> None:
+    shipped = manifests.read_policy(ROOT / "manifests" / "components" / "webhook" / "policy.yaml")
+
+    assert shipped.policy == Policy()
+
+
+@pytest.mark.parametrize(
+    ("name", "choice"),
+    [
+        ("self-signed", Choice()),
+        ("cert-manager", Choice(certificates=Certificates.CERT_MANAGER)),
+        ("extended-resource", Choice(extended_resource=True)),
+        ("kube-1.34", Choice(policy=manifests.read_policy(OLD))),
+    ],
+)
+def test_the_command_installs_what_the_overlay_holds(name: str, choice: Choice) -> None:
+    assert by_identity(objects(choice)) == overlay(name)
+
+
+def test_another_policy_reaches_everything_that_must_fit_it() -> None:
+    text = "apiVersion: hami-dra.io/v1alpha1\nkind: Policy\nfamilies: [hygon-dcu]\n"
+    policy = Policy.model_validate({"families": ["hygon-dcu"]})
+
+    found = by_identity(objects(Choice(policy=PolicyText(text, policy), replicas=3, image="x:y")))
+
+    by_kind = {kind: item for (kind, _, _), item in found.items()}
+    [hook] = by_kind["MutatingWebhookConfiguration"]["webhooks"]
+    [validation] = by_kind["ValidatingAdmissionPolicy"]["spec"]["validations"]
+    for expression in (hook["matchConditions"][0]["expression"], validation["expression"]):
+        assert "hygon.com/dcunum" in expression
+        assert "nvidia.com/gpu" not in expression
+    assert by_kind["ConfigMap"]["data"] == {"policy.yaml": text}
+    before = by_identity(objects(Choice()))[("Deployment", "hami-dra-system", "hami-dra-webhook")]
+    deployment = by_kind["Deployment"]["spec"]
+    assert deployment["replicas"] == 3
+    assert deployment["template"]["spec"]["containers"][0]["image"] == "x:y"
+    key = "hami-dra.io/policy-sha256"
+    revision = deployment["template"]["metadata"]["annotations"][key]
+    assert revision != before["spec"]["template"]["metadata"]["annotations"][key]
+
+
+def test_the_extended_resource_is_the_one_that_counts_cards() -> None:
+    renamed = {"families": [{"resources": {"count": "example.com/gpu"}}]}
+    policy = PolicyText("", Policy.model_validate(renamed))
+
+    found = objects(Choice(policy=policy, extended_resource=True))
+
+    [device_class] = [item for item in found if item["kind"] == "DeviceClass"]
+    assert device_class["spec"]["extendedResourceName"] == "example.com/gpu"
+
+
+@pytest.mark.parametrize("certificates", Certificates)
+def test_another_namespace_is_meant_everywhere(certificates: Certificates) -> None:
+    policy = PolicyText("# hami-dra-system\n", Policy())
+
+    found = objects(Choice(certificates=certificates, namespace="gpu", policy=policy))
+
+    [written] = [item for item in found if item["kind"] == "ConfigMap"]
+    assert written["data"] == {"policy.yaml": "# hami-dra-system\n"}
+    others = [item for item in found if item is not written]
+    assert "hami-dra-system" not in str(others)
+    assert {item["metadata"].get("namespace", "gpu") for item in found} == {"gpu"}
+
+
+def webhook_pod(certificates: Certificates) -> Json:
+    [deployment] = [
+        item for item in objects(Choice(certificates=certificates)) if item["kind"] == "Deployment"
+    ]
+    pod: Json = deployment["spec"]["template"]["spec"]
+    return pod
+
+
+@pytest.mark.parametrize("certificates", Certificates)
+def test_the_webhook_understands_its_arguments(certificates: Certificates) -> None:
+    [container] = webhook_pod(certificates)["containers"]
+    pairs = (argument.removeprefix("--").split("=") for argument in container["args"])
+    arguments = {name.replace("-", "_"): value for name, value in pairs}
+
+    settings = Settings(**arguments)
+
+    assert settings.port == container["ports"][0]["containerPort"]
+    mounts = {Path(each["mountPath"]) for each in container["volumeMounts"]}
+    files = (settings.policy, settings.tls_cert, settings.tls_key)
+    assert {file.parent for file in files if file} == mounts
+
+
+def test_a_pod_has_the_time_to_leave_and_to_drain() -> None:
+    pod = webhook_pod(Certificates.SELF_SIGNED)
+    leaving = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+
+    assert pod["terminationGracePeriodSeconds"] >= leaving + DRAIN_S + 5
+
+
+async def test_probes_scrapes_and_calls_ask_for_pages_that_exist() -> None:
+    found = objects(Choice())
+    [deployment] = [item for item in found if item["kind"] == "Deployment"]
+    template = deployment["spec"]["template"]
+    [container] = template["spec"]["containers"]
+    hooks = [hook for item in found for hook in item.get("webhooks", ())]
+    pages = {
+        *(container[f"{kind}Probe"]["httpGet"]["path"] for kind in _PROBES),
+        template["metadata"]["annotations"]["prometheus.io/path"],
+    }
+    called = {hook["clientConfig"]["service"]["path"] for hook in hooks}
+    transport = httpx.ASGITransport(create_app(Dependencies(templates=MemoryTemplates())))
+
+    async with httpx.AsyncClient(transport=transport, base_url="https://webhook") as client:
+        answers = {page: (await client.get(page)).status_code for page in pages | called}
+
+    assert answers == {**dict.fromkeys(pages, 200), **dict.fromkeys(called, 405)}
+
+
+@pytest.mark.parametrize("certificates", Certificates)
+def test_nobody_but_its_keeper_writes_the_bundle(certificates: Certificates) -> None:
+    """An applied caBundle, even an empty one, would undo what the keeper wrote."""
+    assert "caBundle" not in str(objects(Choice(certificates=certificates)))
+
+
+def test_cert_manager_needs_no_right_on_secrets_and_registrations() -> None:
+    rules = [
+        rule
+        for item in objects(Choice(certificates=Certificates.CERT_MANAGER))
+        if item["kind"] in {"Role", "ClusterRole"}
+        for rule in item["rules"]
+    ]
+
+    assert rules
+    assert not [rule for rule in rules if "secrets" in rule["resources"]]
+    assert not [rule for rule in rules if "admissionregistration.k8s.io" in rule["apiGroups"]]
+
+
+def test_the_page_tells_what_every_right_is_for() -> None:
+    page = (ROOT / ".github" / "INSTALL.md").read_text()
+    rules = [
+        rule
+        for item in objects(Choice())
+        if item["kind"] in {"Role", "ClusterRole"}
+        for rule in item["rules"]
+    ]
+
+    for rule in rules:
+        for resource in rule["resources"]:
+            [line] = [line for line in page.splitlines() if line.startswith(f"| `{resource}` |")]
+            for verb in rule["verbs"]:
+                assert f"`{verb}`" in line, (resource, verb)
