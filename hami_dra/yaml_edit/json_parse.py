@@ -2,13 +2,13 @@
 
 import json
 import re
-from json.decoder import scanstring
 from typing import Final
 
 from hami_dra.yaml_edit.node import Mapping, Node, Pair, Scalar, Sequence
 from hami_dra.yaml_edit.problem import SyntaxProblem
 
 _DEEPEST: Final = 200
+_STRINGS: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _WORD: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 
@@ -53,7 +53,7 @@ class _Scanner:
 
     def _scalar(self, at: int) -> Scalar:
         if self._text[at] == '"':
-            value, end = scanstring(self._text, at + 1, True)  # noqa: FBT003 - positional in C
+            value, end = _STRINGS.raw_decode(self._text, at)
             return Scalar(at, at, end, text=value, style='"')
         match = _WORD.match(self._text, at)
         end = match.end() if match else at

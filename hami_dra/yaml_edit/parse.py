@@ -1,4 +1,7 @@
-"""Parse: text to nodes with positions. YAML through libyaml, whose Go port Kubernetes reads with."""
+"""Parse: text to nodes with positions.
+
+YAML goes through libyaml, since Kubernetes reads with a port of it to Go: both accept the same text.
+"""
 
 import re
 from collections.abc import Iterator
@@ -113,11 +116,11 @@ class _Composer:
         raise _problem(event, "found no value, expected one")
 
     def _alias(self, event: AliasEvent) -> Alias:
-        target = self._anchors.get(event.anchor)
+        target = self._anchors.get(str(event.anchor))
         if target is None:
             raise _problem(event, f"found *{event.anchor}, expected an anchor of that name before")
-        start = event.start_mark.index
-        return Alias(start, start, event.end_mark.index, target=target)
+        start, end = _span(event)
+        return Alias(start, start, end, target=target)
 
     def _scalar(self, event: ScalarEvent) -> Scalar:
         start, content, end = self._place(event)
@@ -159,11 +162,11 @@ class _Composer:
 
     def _close(self, node: Mapping | Sequence, event: Event, last: int) -> None:
         """A block has no end of its own: the library reports where the next thing starts."""
-        node.end = event.end_mark.index if node.flow else last
+        node.end = _span(event)[1] if node.flow else last
 
     def _place(self, event: NodeEvent) -> tuple[int, int, int]:
         """Return start, start of the content, and end."""
-        start, end = event.start_mark.index, event.end_mark.index
+        start, end = _span(event)
         if not event.anchor and not getattr(event, "tag", None):
             return start, start, end
         match = _PROPERTIES.match(self._text, start)
@@ -179,6 +182,15 @@ class _Composer:
         return node
 
 
+def _span(event: Event) -> tuple[int, int]:
+    """Return where an event's text starts and ends."""
+    start, end = event.start_mark, event.end_mark
+    if start is None or end is None:
+        raise SyntaxProblem(1, 1, "the parser reports no positions")
+    return start.index, end.index
+
+
 def _problem(event: Event, reason: str) -> SyntaxProblem:
     mark = event.start_mark
-    return SyntaxProblem(mark.line + 1, mark.column + 1, reason)
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    return SyntaxProblem(line, column, reason)

@@ -10,8 +10,10 @@ import math
 import re
 from typing import Any, Final
 
-_TRUE: Final = frozenset("y Y yes Yes YES true True TRUE on On ON".split())
-_FALSE: Final = frozenset("n N no No NO false False FALSE off Off OFF".split())
+_TRUE: Final = frozenset(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
+_FALSE: Final = frozenset(
+    ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF")
+)
 _NULL: Final = frozenset(("", "~", "null", "Null", "NULL"))
 _NO_NUMBER: Final = frozenset(
     f"{sign}{word}" for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")
@@ -25,7 +27,7 @@ _SMALLEST_INTEGER: Final = -(2**63)
 _EXACT: Final = 1e21  # Go writes integral numbers below it without an exponent
 
 _CORE: Final = "tag:yaml.org,2002:"
-_PLAIN: Final = re.compile(r"[A-Za-z_](?:[A-Za-z0-9._/-]*[A-Za-z0-9_/-])?")
+_PLAIN: Final = re.compile(r"[A-Za-z_](?:[A-Za-z0-9._/-]*[A-Za-z0-9_/-])?|[0-9]+[KMGT]i")
 _PRINTABLE: Final = re.compile(r"[ -~\u00a0-\ud7ff\ue000-\ufefe\uff00-\ufffd]*")
 
 

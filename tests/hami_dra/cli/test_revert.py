@@ -125,7 +125,7 @@ def test_a_template_of_another_namespace_does_not_count() -> None:
 
 def test_unreadable_input_is_named() -> None:
     """Nothing is printed when a document cannot be parsed."""
-    result = run("revert", "a: [1\n")
+    result = run("revert", "hami-dra.io/migration: [1\n")
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "document at line 1" in result.stderr
+    assert "-:2:1: not YAML" in result.stderr

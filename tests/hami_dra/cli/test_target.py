@@ -44,7 +44,7 @@ def test_a_policy_file_decides(tmp_path: Path) -> None:
     by_flag = convert(pod(gpu=1, gpucores=10), "--policy", str(file))
     by_environment = convert(pod(gpu=1, gpucores=10), env={"HAMI_DRA_POLICY": str(file)})
 
-    assert "memory: 4000Mi" in by_flag.stdout
+    assert '"memory": "4000Mi"' in by_flag.stdout
     assert by_environment.stdout == by_flag.stdout
 
 
@@ -95,7 +95,7 @@ def test_percentages_are_resolved_by_an_inventory(text: str, tmp_path: Path) -> 
 
     result = convert(HALF, "--inventory", str(file))
 
-    assert "memory: 11517Mi" in result.stdout
+    assert '"memory": "11517Mi"' in result.stdout
     assert result.exit_code == 0
 
 
@@ -113,7 +113,7 @@ def test_percentages_are_resolved_by_an_inventory(text: str, tmp_path: Path) -> 
         ("cards: [{memory: 1Gi, size: 2}]\n", "cards[0].size: unknown key, expected model, memory"),
         ("cards: [{memory: lots}]\n", "cards[0].memory: "),
         ("cards: [{memory: 81920}]\n", "found 81920 bytes, expected at least 1 MiB; did you mean"),
-        ("a: [", "cards: "),
+        ("a: [", "cards:2:1: not YAML"),
     ],
 )
 def test_an_inventory_without_cards_is_refused(text: str, said: str, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ async def test_a_live_cluster_tells_cards_and_version(tmp_path: Path) -> None:
             convert, text, "--kubeconfig", str(config), "--kube-version", "1.35"
         )
 
-    assert "memory: 40960Mi" in result.stdout
+    assert '"memory": "40960Mi"' in result.stdout
     assert (result.exit_code, result.stderr) == (0, "")
     assert "gpu-1" in older.stdout
     assert {call.split()[0] for call in api.calls} == {"GET"}

@@ -2,9 +2,15 @@
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
+
+Value: TypeAlias = Any
+"""Any JSON."""
+
+Draw: TypeAlias = Any
+"""The drawing function of a test, which hypothesis leaves untyped."""
 
 WORDS = ("name", "limits", "nvidia.com/gpu", "cpu", "env", "a b", "0123", "on", "#x", "é", "-")
 TEXTS = st.sampled_from(
@@ -19,7 +25,8 @@ def values(leaves: int = 12) -> st.SearchStrategy[dict[str, Any]]:
     inner = st.recursive(
         SCALARS,
         lambda within: st.one_of(
-            st.lists(within, max_size=3), st.dictionaries(st.sampled_from(WORDS), within, max_size=4)
+            st.lists(within, max_size=3),
+            st.dictionaries(st.sampled_from(WORDS), within, max_size=4),
         ),
         max_leaves=leaves,
     )
@@ -35,7 +42,7 @@ class Writer:
         marks: the comments that were written, by the path of the value whose line they end.
     """
 
-    draw: Any
+    draw: Draw
     marks: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -50,7 +57,8 @@ class Writer:
         if self.flip():
             return ""
         self.marks[path] = f"# mark {len(self.marks)}"
-        return self.draw(st.sampled_from((" ", "  ", " \t"))) + self.marks[path]
+        gap: str = self.draw(st.sampled_from((" ", "  ", " \t")))
+        return gap + self.marks[path]
 
     def between(self, column: int) -> list[str]:
         kind = self.draw(st.sampled_from(("", "", "", "blank", "comment", "left")))
@@ -58,7 +66,7 @@ class Writer:
             return [""]
         return {"comment": [" " * column + "# above"], "left": ["# left"]}.get(kind, [])
 
-    def block(self, value: Any, column: int, path: tuple[Any, ...]) -> list[str]:
+    def block(self, value: Value, column: int, path: tuple[Any, ...]) -> list[str]:
         """Return the lines of an object or list that is not empty."""
         lines: list[str] = []
         if isinstance(value, dict):
@@ -71,14 +79,14 @@ class Writer:
             lines += self.item(member, column, (*path, index))
         return lines
 
-    def pair(self, key: str, value: Any, column: int, path: tuple[Any, ...]) -> list[str]:
+    def pair(self, key: str, value: Value, column: int, path: tuple[Any, ...]) -> list[str]:
         head = " " * column + self.scalar(key, inline=True) + ":"
         if value and isinstance(value, dict | list) and self.flip():
             indent = self.step if isinstance(value, dict) else self.offset
             return [head + self.mark(path), *self.block(value, column + indent, path)]
         return self.inline(head + " ", value, column + self.step, path)
 
-    def item(self, value: Any, column: int, path: tuple[Any, ...]) -> list[str]:
+    def item(self, value: Value, column: int, path: tuple[Any, ...]) -> list[str]:
         dash = " " * column + "-".ljust(self.gap)
         if value and isinstance(value, dict | list) and self.flip():
             lines = self.block(value, column + self.gap, path)
@@ -87,7 +95,7 @@ class Writer:
             return [" " * column + "-", *lines]
         return self.inline(dash, value, column + 1, path)
 
-    def inline(self, head: str, value: Any, column: int, path: tuple[Any, ...]) -> list[str]:
+    def inline(self, head: str, value: Value, column: int, path: tuple[Any, ...]) -> list[str]:
         if isinstance(value, str) and "\n" in value and value.strip() and self.flip():
             # A block scalar: what looks like a comment in it is text.
             chomp = "" if value.endswith("\n") else "-"
@@ -95,20 +103,27 @@ class Writer:
             return [head + "|" + chomp + self.mark(path), *rest]
         return [head + self.flow(value) + self.mark(path)]
 
-    def flow(self, value: Any) -> str:
+    def flow(self, value: Value) -> str:
         if isinstance(value, dict):
             pad = " " if self.flip() else ""
-            inner = ", ".join(f"{self.scalar(k, inline=True)}: {self.flow(v)}" for k, v in value.items())
+            inner = ", ".join(
+                f"{self.scalar(k, inline=True)}: {self.flow(v)}" for k, v in value.items()
+            )
             return f"{{{pad}{inner}{pad}}}" if inner else "{}"
         if isinstance(value, list):
             return f"[{', '.join(self.flow(each) for each in value)}]"
         return self.scalar(value, inline=True)
 
-    def scalar(self, value: Any, *, inline: bool) -> str:
+    def scalar(self, value: Value, *, inline: bool) -> str:
         assert inline
         if not isinstance(value, str):
             return json.dumps(value)
-        if value.isalpha() and value.isascii() and value not in {"yes", "on", "null"} and self.flip():
+        if (
+            value.isalpha()
+            and value.isascii()
+            and value not in {"yes", "on", "null"}
+            and self.flip()
+        ):
             return value
         if value.isprintable() and self.flip():
             return "'" + value.replace("'", "''") + "'"
@@ -116,7 +131,7 @@ class Writer:
 
 
 @st.composite
-def texts(draw: Any) -> tuple[str, dict[tuple[Any, ...], str]]:
+def texts(draw: Draw) -> tuple[str, dict[tuple[Any, ...], str]]:
     """Draw a document's text, and its marks."""
     value = draw(values())
     if draw(st.sampled_from((True, False, False))):
@@ -128,11 +143,13 @@ def texts(draw: Any) -> tuple[str, dict[tuple[Any, ...], str]]:
 
 
 @st.composite
-def changed(draw: Any, value: Any) -> Any:
+def changed(draw: Draw, value: Value) -> Value:
     """Draw what a value could become by an edit: members go, change and come."""
     if isinstance(value, dict):
         kept = {k: draw(changed(v)) for k, v in value.items() if draw(st.integers(0, 3))}
-        new = draw(st.dictionaries(st.sampled_from(("new", "claims", "n/e.w")), values(4), max_size=1))
+        new = draw(
+            st.dictionaries(st.sampled_from(("new", "claims", "n/e.w")), values(4), max_size=1)
+        )
         return kept | new
     if isinstance(value, list):
         kept_items = [draw(changed(v)) for v in value if draw(st.integers(0, 3))]

@@ -32,19 +32,15 @@ def test_an_edited_document_says_what_it_should(data: st.DataObject) -> None:
     assert edited(parse(result), after) == result
 
 
-def at(value: Any, path: tuple[Any, ...]) -> Any:
-    for step in path:
-        value = value[step]
-    return value
-
-
 @given(st.data())
 def test_lines_of_values_that_stay_are_the_same(data: st.DataObject) -> None:
     """A member is removed, and another one comes: lines elsewhere keep every character."""
     text, marks = data.draw(texts())
     document = parse(text)
     gone = data.draw(st.sampled_from(sorted(document.value)))
-    after = {key: value for key, value in document.value.items() if key != gone} | {"new": [{"a": 1}]}
+    after = {key: value for key, value in document.value.items() if key != gone} | {
+        "new": [{"a": 1}]
+    }
 
     result = edited(document, after)
 
