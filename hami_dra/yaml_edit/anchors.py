@@ -39,6 +39,14 @@ class Anchors:
             return self._final[id(target)]
         return self._reader.value(target)
 
+    def touches(self, node: Node) -> bool:
+        """Tell whether a node follows an anchor that was visited, so that it may say less now."""
+        if not self._final:
+            return False
+        if isinstance(node, Alias):
+            return id(node.target) in self._final
+        return any(self.touches(member) for member in _members(node))
+
     def keeps(self, node: Alias, after: Any) -> bool:  # noqa: ANN401 - any JSON
         """Tell whether an alias will still say what is wanted."""
         return same(self.says(node), after)

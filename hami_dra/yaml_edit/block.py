@@ -64,7 +64,7 @@ class BlockEditor:
                 self._replace(node, after, slot)
             return
         before = self._reader.value(node)
-        if same(before, after):
+        if same(before, after) and not self._anchors.touches(node):
             return
         if isinstance(node, Mapping) and isinstance(after, dict) and self._fits(node, after):
             self._mapping(node, after)
@@ -97,11 +97,9 @@ class BlockEditor:
             elif key is not None:
                 after_colon = self._lines.colon(pair)
                 self._edit(pair.value, after[key], _Slot(after_colon, column, is_item=False))
-        self._remove_pairs(node.pairs, change, column)
-        if change.added and any(change.keeps):
-            last = max(i for i, keeps in enumerate(change.keeps) if keeps)
-            at = self._lines.after_block(node.pairs[last].end, column)
-            self._insert(at, self._pairs(change.added, column))
+        added = self._pairs(change.added, column)
+        spans = [(pair.key.start, pair.end) for pair in node.pairs]
+        self._settle(spans, change.keeps, added)
 
     def _splice_flow(self, node: Mapping | Sequence, after: Any) -> None:  # noqa: ANN401
         text = self._flow.edited(node, after, self._style)
@@ -114,17 +112,28 @@ class BlockEditor:
             for line in pair_lines(key, value, column, self._layout)
         ]
 
-    def _remove_pairs(self, pairs: list[Pair], change: Change, column: int) -> None:
-        if not any(change.keeps):
-            self._swap(pairs[0].key.start, pairs[-1].end, self._pairs(change.added, column))
+    def _settle(self, spans: list[tuple[int, int]], keeps: list[bool], added: list[str]) -> None:
+        """Remove the members of a block that go, and put lines behind those that stay.
+
+        Args:
+            spans: start and end of each member.
+            keeps: whether it stays.
+            added: the lines of those that come.
+        """
+        if not any(keeps):
+            self._swap(spans[0][0], spans[-1][1], added)
             return
-        first = change.keeps.index(True)
-        is_compact = not self._lines.is_first(pairs[0].key.start)
+        column = self._lines.column(spans[0][0])
+        first = keeps.index(True)
+        is_compact = not self._lines.is_first(spans[0][0])
         if first and is_compact:
-            self._pull_up(pairs[0].key.start, pairs[first - 1].end, pairs[first].key.start)
-        for index, pair in enumerate(pairs):
-            if not change.keeps[index] and not (is_compact and index < first):
-                self._remove_lines(pair.key.start, pair.end)
+            self._pull_up(spans[0][0], spans[first - 1][1], spans[first][0])
+        for index, (start, end) in enumerate(spans):
+            if not keeps[index] and not (is_compact and index < first):
+                self._remove_lines(start, end)
+        if added:
+            last = max(index for index, stays in enumerate(keeps) if stays)
+            self._insert(self._lines.after_block(spans[last][1], column), added)
 
     def _swap(self, start: int, end: int, lines: list[str]) -> None:
         """Put lines in the place of a whole block whose first line they continue."""
@@ -157,26 +166,18 @@ class BlockEditor:
             return
         dashes = self._dashes(node)
         column = self._lines.column(dashes[0])
-        kept, added = -1, list[Any]()
+        keeps, added = [False] * len(dashes), list[str]()
         for old, new in steps(before, after):
             if old is None:
-                added.append(after[new or 0])
+                added += item_lines(after[new or 0], column, self._layout)
             elif new is None:
                 self._anchors.drop(node.items[old])
-                self._remove_item(dashes[old], node.items[old])
             else:
-                kept = old
+                keeps[old] = True
                 slot = _Slot(dashes[old] + 1, column, is_item=True)
                 self._edit(node.items[old], after[new], slot)
-        if added:
-            at = self._lines.after_block(max(node.items[kept].end, dashes[kept] + 1), column)
-            lines = [line for each in added for line in item_lines(each, column, self._layout)]
-            self._insert(at, lines)
-
-    def _remove_item(self, dash: int, item: Node) -> None:
-        if not self._lines.is_first(dash):
-            raise self._cannot(dash, "a list that starts behind a dash")
-        self._remove_lines(dash, max(item.end, dash + 1))
+        ends = [max(i.end, d + 1) for i, d in zip(node.items, dashes, strict=True)]
+        self._settle(list(zip(dashes, ends, strict=True)), keeps, added)
 
     def _dashes(self, node: Sequence) -> list[int]:
         found, at = list[int](), node.content
@@ -197,13 +198,10 @@ class BlockEditor:
         if not (isinstance(after, dict | list) and after):
             self._replace_inline(node, inline(after), slot, is_block=is_block)
             return
-        column = slot.column + self._layout.gap if slot.is_item else self._below(slot, after)
-        lines = list(block_lines(after, column, self._layout))
         if slot.is_item:
-            start, end = (node.start, node.end) if node.end > node.start else (slot.after,) * 2
-            text = self._lines.break_.join(lines).lstrip(" ")
-            self.splices.append(Splice(start, end, text if start > slot.after else f" {text}"))
+            self._replace_item(node, after, slot)
             return
+        lines = list(block_lines(after, self._below(slot, after), self._layout))
         if is_block:
             self._remove_lines(node.start, node.end)
             at = self._lines.next(slot.after)
@@ -211,6 +209,14 @@ class BlockEditor:
             self.splices.append(Splice(slot.after, max(node.end, slot.after), ""))
             at = self._lines.next(max(node.end, slot.after))
         self._insert(at, lines)
+
+    def _replace_item(self, node: Node, after: Any, slot: _Slot) -> None:  # noqa: ANN401
+        """Write a member of a list anew, as a block that starts behind its dash."""
+        is_written = node.end > node.start
+        start, end = (node.start, node.end) if is_written else (slot.after, slot.after)
+        column = self._lines.column(start) + (0 if is_written else 1)
+        text = self._lines.break_.join(block_lines(after, column, self._layout)).lstrip(" ")
+        self.splices.append(Splice(start, end, text if is_written else f" {text}"))
 
     def _below(self, slot: _Slot, after: Any) -> int:  # noqa: ANN401 - any JSON
         inner = self._layout.step if isinstance(after, dict) else self._layout.offset

@@ -10,7 +10,7 @@ from hami_dra.yaml_edit.parse import Document, parse
 from hami_dra.yaml_edit.problem import EditError, SyntaxProblem
 from hami_dra.yaml_edit.same import same
 from hami_dra.yaml_edit.style import Lines, layout_of
-from hami_dra.yaml_edit.value import Reader
+from hami_dra.yaml_edit.value import Memory
 from hami_dra.yaml_edit.write import FlowStyle
 
 
@@ -40,7 +40,7 @@ def edited(document: Document, after: Any) -> str:  # noqa: ANN401 - any JSON
 
 def _rewritten(document: Document, root: Node, after: Any) -> str:  # noqa: ANN401 - any JSON
     lines = Lines(document.text)
-    reader = Reader(lines.text, most_nodes=-1)  # the parser has counted them
+    reader = Memory(lines.text)
     anchors = Anchors(reader)
     if isinstance(root, Mapping) and root.flow:
         style = FlowStyle(as_json=document.is_json, line_break=lines.break_)

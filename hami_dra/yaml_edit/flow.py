@@ -54,7 +54,7 @@ class FlowEditor:
                 return self._text[node.start : node.end]
             return self._anew(node, after, around)
         before = self._reader.value(node)
-        if same(before, after):
+        if same(before, after) and not self._anchors.touches(node):
             return self._text[node.start : node.end]
         if isinstance(node, Mapping) and isinstance(after, dict):
             return self._mapping(node, after, around)
@@ -139,6 +139,8 @@ class FlowEditor:
             style = replace(style, as_json=as_json, colon=colon if colon.strip() == ":" else ": ")
             if not as_json and style.colon.strip() == style.colon:
                 style = replace(style, colon=": ")
+            if len(members) == 1 and style.colon == ":":
+                style = replace(style, comma=",")
         return style
 
     def _rebuilt(
@@ -185,11 +187,7 @@ def _appended(new: list[str], last: str, style: FlowStyle, inner: str) -> str:
     joined = (f",{style.line_break}{inner}" if style.unit else style.comma).join(new)
     closing = _LAST_LINE.search(last)
     if not style.unit or closing is None:
-        separator = "" if has_comma else style.comma
-        if has_comma:
-            at = last.index(",") + 1
-            return f"{last[:at]} {joined}{last[at:]}"
-        return separator + joined + last
+        return style.comma + joined + last
     before = last[: closing.start()] if has_comma else "," + last[: closing.start()]
     return f"{before}{style.line_break}{inner}{joined}{',' if has_comma else ''}{closing.group()}"
 

@@ -1,6 +1,6 @@
 """Parse: text to nodes with positions.
 
-YAML goes through libyaml, since Kubernetes reads with a port of it to Go: both accept the same text.
+YAML goes through libyaml: Kubernetes reads with a port of it to Go, so both take the same text.
 """
 
 import re

@@ -7,6 +7,7 @@ from hami_dra.yaml_edit.node import Alias, Mapping, Node, Scalar, Sequence
 from hami_dra.yaml_edit.problem import SyntaxProblem
 
 _MERGE: Final = "<<"
+_UNKNOWN: Final = object()
 _MOST_NODES: Final = 1_000_000
 """Of one document with its aliases followed; a few lines of YAML can stand for 10^9 of them."""
 
@@ -106,3 +107,18 @@ class Reader:
 
     def _line(self, node: Node) -> int:
         return self._text.count("\n", 0, node.start) + 1
+
+
+class Memory(Reader):
+    """Reads each node once; what it returned is not to be changed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, most_nodes=-1)  # the parser has counted them
+        self._known: dict[int, Any] = {}
+
+    def value(self, node: Node) -> Any:  # noqa: ANN401 - any JSON
+        """Return what a node says."""
+        found = self._known.get(id(node), _UNKNOWN)
+        if found is _UNKNOWN:
+            found = self._known[id(node)] = super().value(node)
+        return found

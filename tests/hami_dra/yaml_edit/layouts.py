@@ -6,6 +6,8 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
+from hami_dra.yaml_edit.same import same
+
 Value: TypeAlias = Any
 """Any JSON."""
 
@@ -40,10 +42,12 @@ class Writer:
     Attributes:
         draw: of the test.
         marks: the comments that were written, by the path of the value whose line they end.
+        anchors: names that were given to values, for aliases and merge keys.
     """
 
     draw: Draw
     marks: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    anchors: list[tuple[str, Value]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.step = self.draw(st.sampled_from((2, 4, 3)))
@@ -51,9 +55,33 @@ class Writer:
         self.gap = self.draw(st.sampled_from((2, 4)))
 
     def flip(self) -> bool:
+        """Draw yes or no."""
         return bool(self.draw(st.booleans()))
 
+    def anchor(self, value: Value) -> str:
+        """Draw a name for a value, and note it."""
+        if self.draw(st.integers(0, 3)) or not isinstance(value, dict | list | str):
+            return ""
+        self.anchors.append((f"a{len(self.anchors)}", value))
+        return f" &{self.anchors[-1][0]}"
+
+    def alias(self, value: Value) -> str:
+        """Draw an alias for a value that has a name already."""
+        for name, named in self.anchors:
+            if same(named, value) and self.flip():
+                return f"*{name}"
+        return ""
+
+    def merge(self, value: dict[str, Value]) -> tuple[str, dict[str, Value]]:
+        """Draw a merge key for a part of an object; return it and the rest."""
+        for name, named in self.anchors:
+            if isinstance(named, dict) and named and named.keys() <= value.keys():
+                if all(same(value[key], member) for key, member in named.items()) and self.flip():
+                    return f"*{name}", {k: v for k, v in value.items() if k not in named}
+        return "", value
+
     def mark(self, path: tuple[Any, ...]) -> str:
+        """Draw a comment for the end of a line, and note it."""
         if self.flip():
             return ""
         self.marks[path] = f"# mark {len(self.marks)}"
@@ -61,6 +89,7 @@ class Writer:
         return gap + self.marks[path]
 
     def between(self, column: int) -> list[str]:
+        """Draw what stands on the line before a member."""
         kind = self.draw(st.sampled_from(("", "", "", "blank", "comment", "left")))
         if kind == "blank":
             return [""]
@@ -70,7 +99,9 @@ class Writer:
         """Return the lines of an object or list that is not empty."""
         lines: list[str] = []
         if isinstance(value, dict):
-            for key, member in value.items():
+            merged, rest = self.merge(value)
+            lines += [f"{' ' * column}<<: {merged}"] if merged else []
+            for key, member in rest.items():
                 lines += self.between(column)
                 lines += self.pair(key, member, column, (*path, key))
             return lines
@@ -80,13 +111,17 @@ class Writer:
         return lines
 
     def pair(self, key: str, value: Value, column: int, path: tuple[Any, ...]) -> list[str]:
-        head = " " * column + self.scalar(key, inline=True) + ":"
+        """Return the lines of a member of an object."""
+        head = " " * column + self.scalar(key) + ":"
         if value and isinstance(value, dict | list) and self.flip():
             indent = self.step if isinstance(value, dict) else self.offset
-            return [head + self.mark(path), *self.block(value, column + indent, path)]
+            lines = self.block(value, column + indent, path)
+            # Named once it is written, since nothing in it may refer to it.
+            return [head + self.anchor(value) + self.mark(path), *lines]
         return self.inline(head + " ", value, column + self.step, path)
 
     def item(self, value: Value, column: int, path: tuple[Any, ...]) -> list[str]:
+        """Return the lines of a member of a list."""
         dash = " " * column + "-".ljust(self.gap)
         if value and isinstance(value, dict | list) and self.flip():
             lines = self.block(value, column + self.gap, path)
@@ -96,26 +131,29 @@ class Writer:
         return self.inline(dash, value, column + 1, path)
 
     def inline(self, head: str, value: Value, column: int, path: tuple[Any, ...]) -> list[str]:
+        """Return the lines of what starts on the line of its key or dash."""
         if isinstance(value, str) and "\n" in value and value.strip() and self.flip():
             # A block scalar: what looks like a comment in it is text.
             chomp = "" if value.endswith("\n") else "-"
             rest = [" " * (column + 1) + line for line in value.rstrip("\n").split("\n")]
             return [head + "|" + chomp + self.mark(path), *rest]
-        return [head + self.flow(value) + self.mark(path)]
+        if alias := self.alias(value):
+            return [head + alias + self.mark(path)]
+        text = self.flow(value)
+        return [head + (self.anchor(value) + " ").lstrip() + text + self.mark(path)]
 
     def flow(self, value: Value) -> str:
+        """Return a value in braces and brackets."""
         if isinstance(value, dict):
             pad = " " if self.flip() else ""
-            inner = ", ".join(
-                f"{self.scalar(k, inline=True)}: {self.flow(v)}" for k, v in value.items()
-            )
+            inner = ", ".join(f"{self.scalar(k)}: {self.flow(v)}" for k, v in value.items())
             return f"{{{pad}{inner}{pad}}}" if inner else "{}"
         if isinstance(value, list):
             return f"[{', '.join(self.flow(each) for each in value)}]"
-        return self.scalar(value, inline=True)
+        return self.scalar(value)
 
-    def scalar(self, value: Value, *, inline: bool) -> str:
-        assert inline
+    def scalar(self, value: Value) -> str:
+        """Return a scalar, quoted in one way or another."""
         if not isinstance(value, str):
             return json.dumps(value)
         if (
@@ -134,6 +172,8 @@ class Writer:
 def texts(draw: Draw) -> tuple[str, dict[tuple[Any, ...], str]]:
     """Draw a document's text, and its marks."""
     value = draw(values())
+    if draw(st.booleans()):
+        value["copy"] = value[draw(st.sampled_from(sorted(value)))]
     if draw(st.sampled_from((True, False, False))):
         return json.dumps(value, indent=draw(st.sampled_from((None, 2, 4, "\t")))), {}
     writer = Writer(draw)

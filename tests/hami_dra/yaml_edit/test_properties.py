@@ -46,5 +46,7 @@ def test_lines_of_values_that_stay_are_the_same(data: st.DataObject) -> None:
 
     for path, mark in marks.items():
         (line,) = [each for each in text.splitlines(keepends=True) if each.rstrip().endswith(mark)]
+        if "*" in line:
+            continue  # an alias is written out where its anchor goes
         is_kept = line.rstrip("\r\n") in result.splitlines()
         assert is_kept == (path[0] != gone), (path, line)
