@@ -235,9 +235,13 @@ def _joined(document: Document, text: str, templates: list[Json], *, is_json: bo
         json.dumps(each, indent=unit, ensure_ascii=False) + "\n" if is_json else as_yaml(each)
         for each in templates
     ]
+    if document.is_bare:
+        return document.lead + "".join(written).replace("\n", line_break) + text
     before = "---\n".join(written).replace("\n", line_break)
-    if document.lead.startswith(("---", "...")):
+    if document.lead == f"---{line_break}":
         return f"---{line_break}{before}{document.lead}{text}"
+    # kubectl does not see a separator with a comment, so that one goes first and a plain one stands
+    # between the templates and the document.
     return f"{document.lead}{before}---{line_break}{text}"
 
 

@@ -1,5 +1,6 @@
 """A text as documents, each with the separator before it, character for character."""
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from hami_dra.yaml_edit import SyntaxProblem, parse
 
 _SEPARATOR: Final = re.compile(r"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _REST_OF_LINE: Final = re.compile(r"[ \t]*(?:#[^\r\n]*)?(?:\r?\n|\Z)")
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_DECODER: Final = json.JSONDecoder()
 _BOM: Final = "\ufeff"
 _TEMPLATING: Final = "{{"
 
@@ -24,12 +27,15 @@ class Document:
         line: the number of its first line.
         lead: what stands before it: a separator with its comment, or a byte order mark.
         text: the document itself.
+        is_bare: whether it is JSON among nothing but JSON, which kubectl reads without separators
+            and, on one line, not with them.
     """
 
     source: str
     line: int
     lead: str
     text: str
+    is_bare: bool = False
 
     @property
     def where(self) -> str:
@@ -59,6 +65,11 @@ class Document:
 def split(source: str, text: str) -> Iterator[Document]:
     """Cut a text into documents; put together again they are the text."""
     bom = _BOM if text.startswith(_BOM) else ""
+    if starts := _json_starts(text, len(bom)):
+        for at, (start, end) in enumerate(zip(starts, [*starts[1:], len(text)], strict=True)):
+            line = text.count("\n", 0, start) + 1
+            yield Document(source, line, "" if at else bom, text[start:end], is_bare=True)
+        return
     start, lead, line = len(bom), bom, 1
     for match in _SEPARATOR.finditer(text, start):
         yield from _document(source, line, lead, text[start : match.start()])
@@ -72,3 +83,24 @@ def split(source: str, text: str) -> Iterator[Document]:
 def _document(source: str, line: int, lead: str, text: str) -> Iterator[Document]:
     if lead or text:
         yield Document(source=source, line=line, lead=lead, text=text)
+
+
+def _json_starts(text: str, start: int) -> list[int]:
+    """Return where the objects of a stream of JSON start; none for anything else."""
+    found: list[int] = []
+    at = _after_space(text, start)
+    while at < len(text):
+        if text[at] != "{":
+            return []
+        try:
+            _, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return []
+        found.append(at if found else start)
+        at = _after_space(text, end)
+    return found
+
+
+def _after_space(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at

@@ -32,6 +32,7 @@ class ToStdout:
 
     _is_first: bool = True
     _ends_line: bool = True
+    _is_json: bool = False
 
     def put(self, source: Source, data: bytes, *, changed: bool) -> None:  # noqa: ARG002
         """Print."""
@@ -40,13 +41,18 @@ class ToStdout:
         out = sys.stdout.buffer
         if not self._is_first:
             out.write(b"" if self._ends_line else b"\n")
-            out.write(b"" if data.startswith((b"---", b"...")) else b"---\n")
+            is_separated = data.startswith((b"---", b"...")) or (self._is_json and _is_json(data))
+            out.write(b"" if is_separated else b"---\n")
         out.write(data)
-        self._is_first, self._ends_line = False, data.endswith(b"\n")
+        self._is_first, self._ends_line, self._is_json = False, data.endswith(b"\n"), _is_json(data)
 
     def finish(self) -> None:
         """Hand over to whoever reads."""
         sys.stdout.buffer.flush()
+
+
+def _is_json(data: bytes) -> bool:
+    return data.lstrip().startswith(b"{")
 
 
 @dataclass(frozen=True, slots=True)

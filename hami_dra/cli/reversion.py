@@ -18,6 +18,7 @@ from hami_dra.migration.revert import revert
 from hami_dra.yaml_edit import EditError, edited
 
 _REJECTED: Final = "not reverted"
+_PLAIN: Final = ("---\n", "---\r\n")
 _TEMPLATE: Final = "ResourceClaimTemplate"
 
 TemplateName: TypeAlias = tuple[str, str]
@@ -82,21 +83,19 @@ class Reverter:
         """Return an input's new text; None where nothing changed. Only after all were read."""
         if reverted.parts is None:
             return None
-        kept: list[Part] = []
-        drops_lead = False
+        parts: list[str] = []
+        carried: str | None = None
         for part in reverted.parts:
+            lead = part.lead if carried is None else carried
+            carried = None
             if part.template is not None and not self._is_used(part.template):
                 reverted.changed = True
-                # Before a first document without a separator, the one behind a template is ours.
-                drops_lead = drops_lead or not part.lead.startswith(("---", "..."))
-                if not part.lead.startswith("---") and part.lead:
-                    kept.append(Part(part.lead, ""))
+                # A conversion puts a plain separator of its own before the template, or keeps the
+                # document's before it and puts a plain one behind.
+                carried = None if lead in _PLAIN else lead
                 continue
-            kept.append(Part("", part.text) if drops_lead else part)
-            drops_lead = False
-        if not reverted.changed:
-            return None
-        return "".join(part.lead + part.text for part in kept)
+            parts += [lead, part.text]
+        return "".join([*parts, carried or ""]) if reverted.changed else None
 
     def _part(self, document: Document, result: Reverted, used: set[TemplateName]) -> Part:
         if not self._scanner.finds(document.text.encode()):

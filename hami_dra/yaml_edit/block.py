@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from hami_dra.yaml_edit.anchors import Anchors
 from hami_dra.yaml_edit.flow import FlowEditor
-from hami_dra.yaml_edit.merge import Change, change_of
-from hami_dra.yaml_edit.node import Alias, Mapping, Node, Pair, Scalar, Sequence
+from hami_dra.yaml_edit.merge import change_of
+from hami_dra.yaml_edit.node import Alias, Mapping, Node, Scalar, Sequence
 from hami_dra.yaml_edit.problem import EditError
 from hami_dra.yaml_edit.same import same, steps
 from hami_dra.yaml_edit.style import Layout, Lines

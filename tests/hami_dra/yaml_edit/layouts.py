@@ -75,9 +75,11 @@ class Writer:
     def merge(self, value: dict[str, Value]) -> tuple[str, dict[str, Value]]:
         """Draw a merge key for a part of an object; return it and the rest."""
         for name, named in self.anchors:
-            if isinstance(named, dict) and named and named.keys() <= value.keys():
-                if all(same(value[key], member) for key, member in named.items()) and self.flip():
-                    return f"*{name}", {k: v for k, v in value.items() if k not in named}
+            is_part = isinstance(named, dict) and all(
+                key in value and same(value[key], member) for key, member in named.items()
+            )
+            if is_part and named and self.flip():
+                return f"*{name}", {k: v for k, v in value.items() if k not in named}
         return "", value
 
     def mark(self, path: tuple[Any, ...]) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hami_dra.yaml_edit import SyntaxProblem, parse
 from hami_dra.yaml_edit.same import same
@@ -18,7 +17,9 @@ KUBECTL = shutil.which("kubectl")
 
 def as_kubectl_reads(text: str) -> Any:  # noqa: ANN401 - any JSON
     """Return what kubectl makes of an object's field, without a cluster."""
-    indented = "".join(f"  {line}" if line.strip() else line for line in text.splitlines(True))
+    indented = "".join(
+        f"  {line}" if line.strip() else line for line in text.splitlines(keepends=True)
+    )
     head = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n"
     assert KUBECTL, "kubectl comes with the requirements of the tests"
     ran = subprocess.run(
@@ -30,17 +31,19 @@ def as_kubectl_reads(text: str) -> Any:  # noqa: ANN401 - any JSON
     return json.loads(ran.stdout)["spec"]
 
 
-SCALARS = """\
-on y Y n N yes off 0777 0o17 1e3 1_000 0x1F 0X1f 1:30 2024-01-01 ~ .5 1. +1 -0b11 0b11 .inf2 1.5e+3
-012_3 08 09.5 9223372036854775808 -9223372036854775808 18446744073709551616 1e400 0. 1e-3 NULL Null
-nULL TRUE tRUE 123456789012345678901234 0x _1 1__0 1.0 = 0777.0 2001-12-14t21:59:43.10-05:00 +.5
--.5 1e21 1e20 -0 +0 00 0b 0o8 0_7 1_0.5 1._5 +0x1F -0777 ._5 . .. .e1 1e 1e+ 0b12 0xg 12e03 1E5
-8000 16Gi 500m 1k v1 a-b GPU-1 "1" '1' !!str§5 !!int§"5" !!float§3 !!binary§aGk= !§5 !!bool§"on"
-""".split()
+SCALARS = (
+    "on y Y n N yes off NULL Null nULL TRUE tRUE ~ = v1 a-b GPU-1 \"1\" '1'",
+    "0777 0o17 0x1F 0X1f +0x1F -0777 -0b11 0b11 012_3 08 09.5 00 0b 0o8 0_7 0b12 0xg 0x 0777.0",
+    "1e3 1E5 12e03 1.5e+3 1e-3 1e400 1e21 1e20 1e 1e+ .e1 .5 1. 0. +.5 -.5 +1 -0 +0 1.0 .inf2 . ..",
+    "1_000 _1 1__0 1_0.5 1._5 ._5 8000 16Gi 500m 1k 1:30 2024-01-01 2001-12-14t21:59:43.10-05:00",
+    "9223372036854775808 -9223372036854775808 18446744073709551616 123456789012345678901234",
+    '!!str§5 !!int§"5" !!float§3 !!binary§aGk= !§5 !!bool§"on"',
+)
+"""Spellings by the line, a space within one as `§`."""
 
 
 def test_every_spelling_of_a_scalar_means_what_kubectl_makes_of_it() -> None:
-    spelled = [each.replace("§", " ") for each in SCALARS]
+    spelled = [each.replace("§", " ") for line in SCALARS for each in line.split()]
     lines = [f"k{index}: {each}\n" for index, each in enumerate(spelled)]
 
     found = parse("".join(lines)).value
