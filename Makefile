@@ -59,6 +59,14 @@ bench: $(STAMP) ## Measure migrations, as ratios in one run.
 	@$(BIN)/pytest tests/bench -o python_files="bench_*.py" -o python_functions="bench_*" -p no:randomly -s \
 		--timeout=0 --benchmark-columns=median,iqr,rounds --benchmark-sort=name
 
+.PHONY: bench-cli
+bench-cli: $(STAMP) ## Measure the CLI: --help, one Deployment, a repository of 10,000 files.
+	@$(BIN)/python -m tests.bench.bench_cli
+
+.PHONY: screens
+screens: $(STAMP) ## Write what the documentation shows of the CLI anew.
+	@$(BIN)/python -m tests.screens
+
 .PHONY: check
 check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/ruff format --check --quiet .

@@ -72,8 +72,8 @@ def test_a_revert_says_what_the_original_said(
 
 
 def _difference(name: str, before: bytes, after: bytes) -> str:
-    lines = [text.decode().splitlines() for text in (before, after)]
-    diff = difflib.unified_diff(*lines, f"in/{name}", f"back/{name}", lineterm="", n=0)
+    old, new = before.decode().splitlines(), after.decode().splitlines()
+    diff = difflib.unified_diff(old, new, f"in/{name}", f"back/{name}", lineterm="", n=0)
     return "".join(f"{line}\n" for line in diff)
 
 
