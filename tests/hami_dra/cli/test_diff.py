@@ -1,5 +1,6 @@
 """`hami-dra diff`: kubectl's exit codes, a unified diff, another program's where one is named."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -28,11 +29,13 @@ def test_a_diff_is_a_patch(tmp_path: Path) -> None:
     """What it prints turns the file into what convert prints."""
     file = tmp_path / "pod.yaml"
     file.write_text(POD.format(name="x").rstrip("\n"))
+    git = shutil.which("git")
+    assert git, "git is how this repository is developed"
     shown = CliRunner().invoke(app, ["diff", "-f", str(file)]).stdout
     converted = CliRunner().invoke(app, ["convert", "-f", str(file)]).stdout
 
     subprocess.run(
-        ["git", "apply", "-p1", "--directory=", "-"], input=shown.encode(), cwd="/", check=True
+        [git, "apply", "-p1", "--directory=", "-"], input=shown.encode(), cwd="/", check=True
     )
 
     assert file.read_text() == converted

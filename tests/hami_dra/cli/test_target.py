@@ -197,9 +197,31 @@ def test_offline_commands_import_no_client_and_no_server(arguments: list[str]) -
     assert ran.stderr.splitlines()[-1] == "[]"
 
 
+def test_help_imports_nothing_that_it_does_not_print() -> None:
+    """Neither the models of policies nor a parser of YAML are needed for a list of commands."""
+    program = (
+        "import sys\nfrom hami_dra.cli.app import app\n"
+        "try:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"print([n for n in {(*HEAVY, 'pydantic', 'yaml', 'jsonpatch')!r} if n in sys.modules])\n"
+    )
+
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
 def test_every_help_teaches_by_example() -> None:
     """Each command shows a line that can be typed."""
-    commands = (["convert"], ["revert"], ["version"], *(["policy", name] for name in POLICY))
+    commands = (
+        ["convert"],
+        ["diff"],
+        ["explain"],
+        ["revert"],
+        ["version"],
+        *(["policy", name] for name in POLICY),
+    )
     for command in commands:
         shown = CliRunner().invoke(app, [*command, "--help"]).stdout
 
