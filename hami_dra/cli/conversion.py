@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -9,7 +10,8 @@ from hami_dra.cli.documents import Document, split
 from hami_dra.cli.patching import patched
 from hami_dra.cli.report import Entry, Remark, Result
 from hami_dra.cli.scan import Scanner
-from hami_dra.cli.sources import as_text
+from hami_dra.cli.sources import UnreadableError, as_text
+from hami_dra.cli.templates import KIND, template_name
 from hami_dra.cli.workloads import UNKNOWN, Steps, Thing, Workload, named_in, things, workloads
 from hami_dra.migration import Cards, Json, Migration, Policy, RejectedPod, Template, migrate
 from hami_dra.yaml_edit import Document as Parsed
@@ -56,7 +58,8 @@ class Converter:
                 UTF-8.
         """
         result = Converted()
-        if b"\0" not in data and not self._scanner.finds(data):
+        has_templates = KIND.encode() in data
+        if b"\0" not in data and not has_templates and not self._scanner.finds(data):
             return result
         parts: list[str] = []
         changed, before = False, set(self._written)
@@ -74,6 +77,7 @@ class Converter:
     def _document(self, document: Document, result: Converted) -> str | None:
         """Return a document's new text with its lead; None for one that stays."""
         if not self._scanner.finds(document.text.encode()):
+            self._note_template(document)
             return None
         parsed = document.parsed()
         made = [self._thing(document, thing) for thing in things(parsed.value)]
@@ -87,6 +91,15 @@ class Converter:
             result.entries += entries
             return None
         return self._changed(document, parsed, work, entries, result)
+
+    def _note_template(self, document: Document) -> None:
+        """Note a template that an earlier conversion wrote, so that it is not written again."""
+        if KIND not in document.text:
+            return
+        with suppress(UnreadableError):  # a document without managed resources is not ours to judge
+            name = template_name(document.parsed().value)
+            if name is not None:
+                self._written.add(name)
 
     def _changed(
         self,

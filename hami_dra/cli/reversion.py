@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from hami_dra.cli.conversion import parse_again
 from hami_dra.cli.documents import Document, split
@@ -10,6 +10,7 @@ from hami_dra.cli.patching import patched
 from hami_dra.cli.report import Entry, Result
 from hami_dra.cli.scan import Scanner
 from hami_dra.cli.sources import as_text
+from hami_dra.cli.templates import TemplateName, template_name
 from hami_dra.cli.workloads import Steps, Workload, things, workloads
 from hami_dra.migration import Json, RejectedPod
 from hami_dra.migration.claim import MANAGED_BY
@@ -19,10 +20,6 @@ from hami_dra.yaml_edit import EditError, edited
 
 _REJECTED: Final = "not reverted"
 _PLAIN: Final = ("---\n", "---\r\n")
-_TEMPLATE: Final = "ResourceClaimTemplate"
-
-TemplateName: TypeAlias = tuple[str, str]
-"""Namespace, empty where none is named, and name."""
 
 
 @dataclass(slots=True)
@@ -114,7 +111,7 @@ class Reverter:
                 entries = [_entry(document, each, f"{_REJECTED}: {error}") for each in found]
         result.entries += entries
         used |= set(_references(after))
-        return Part(document.lead, text, _template(after))
+        return Part(document.lead, text, template_name(after))
 
     def _is_used(self, template: TemplateName) -> bool:
         """Tell whether a workload refers to a template; no namespace may be any."""
@@ -156,18 +153,6 @@ def _entry(document: Document, workload: Workload, reason: str = "") -> Entry:
         pod_path=workload.path,
         reason=reason,
     )
-
-
-def _template(root: Any) -> TemplateName | None:  # noqa: ANN401 - any YAML
-    """Tell which template of ours a document is."""
-    if not isinstance(root, dict) or root.get("kind") != _TEMPLATE:
-        return None
-    metadata = root.get("metadata")
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("labels"), dict):
-        return None
-    if any(metadata["labels"].get(key) != value for key, value in MANAGED_BY.items()):
-        return None
-    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
 
 
 def _references(root: Any) -> Iterator[TemplateName]:  # noqa: ANN401 - any YAML

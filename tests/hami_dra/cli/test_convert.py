@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
 from hami_dra.cli.app import app
+from hami_dra.cli.documents import split
 from hami_dra.cli.kinds import KINDS, Kind
 from hami_dra.migration import Json
 
@@ -63,7 +64,8 @@ def convert(text: str | bytes, *arguments: str) -> Result:
 
 
 def documents(text: str) -> list[Json]:
-    return [document for document in YAML(typ="safe").load_all(text) if document]
+    found = (YAML(typ="safe").load(document.text) for document in split("output", text))
+    return [document for document in found if document]
 
 
 def test_documents_without_legacy_keys_are_byte_identical() -> None:
@@ -94,6 +96,16 @@ def test_a_template_stands_once_directly_before_the_first_document_that_needs_it
     kinds = [document["kind"] for document in documents(result.stdout)]
     assert kinds == ["ConfigMap", "ResourceClaimTemplate", "Deployment", "Deployment"]
     assert documents(result.stdout)[1]["metadata"]["namespace"] == "team"
+
+
+def test_a_template_of_an_earlier_conversion_is_not_written_again() -> None:
+    """What was converted last month and what is new share it."""
+    converted = convert(DEPLOYMENT).stdout
+
+    result = convert(f"{converted}---\n{DEPLOYMENT}")
+
+    kinds = [document["kind"] for document in documents(result.stdout)]
+    assert kinds == ["ResourceClaimTemplate", "Deployment", "Deployment"]
 
 
 def test_output_is_its_own_fixed_point() -> None:

@@ -1,10 +1,11 @@
 """Whole repositories: directories, symbolic links, modes, one bad file among good ones."""
 
 import json
+import os
 import stat
 import subprocess
 import sys
-from contextlib import chdir
+from contextlib import chdir, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -246,6 +247,23 @@ def test_a_pipe_sees_no_progress_bar(tmp_path: Path) -> None:
     ran = in_a_shell("convert", "-f", tmp_path, "--in-place")
 
     assert ran == (0, b"", b"")
+
+
+def test_a_terminal_sees_how_far_a_long_run_is(tmp_path: Path) -> None:
+    for index in range(250):
+        (tmp_path / f"{index}.yaml").write_text(PLAIN)
+    command = [sys.executable, "-m", "hami_dra.cli", "convert", "-f", str(tmp_path), "--in-place"]
+    terminal, slave = os.openpty()
+
+    with subprocess.Popen(command, stderr=slave) as process:
+        os.close(slave)
+        shown = b""
+        with suppress(OSError):  # how a terminal says that nobody holds its other end any more
+            while read := os.read(terminal, 1 << 12):
+                shown += read
+    os.close(terminal)
+
+    assert (process.returncode, b"100%" in shown) == (0, True)
 
 
 def test_standard_input_and_files_mix(repository: Path) -> None:

@@ -8,6 +8,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
 from hami_dra.cli.app import app
+from hami_dra.cli.documents import split
 from hami_dra.migration import Json
 from hami_dra.migration.record import ANNOTATION
 
@@ -58,7 +59,8 @@ def run(command: str, text: str) -> Result:
 
 
 def documents(text: str) -> list[Json]:
-    return [document for document in YAML(typ="safe").load_all(text) if document]
+    found = (YAML(typ="safe").load(document.text) for document in split("output", text))
+    return [document for document in found if document]
 
 
 @pytest.mark.parametrize(
