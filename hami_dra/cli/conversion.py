@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from hami_dra.cli.documents import Document, split
 from hami_dra.cli.patching import patched
@@ -12,12 +12,24 @@ from hami_dra.cli.report import Entry, Remark, Result
 from hami_dra.cli.scan import Scanner
 from hami_dra.cli.sources import UnreadableError, as_text
 from hami_dra.cli.templates import KIND, template_name
-from hami_dra.cli.workloads import UNKNOWN, Steps, Thing, Workload, named_in, things, workloads
+from hami_dra.cli.workloads import (
+    Steps,
+    Thing,
+    Workload,
+    named_in,
+    things,
+    unconverted,
+    workloads,
+)
 from hami_dra.migration import Cards, Json, Migration, Policy, RejectedPod, Template, migrate
 from hami_dra.yaml_edit import Document as Parsed
 from hami_dra.yaml_edit import EditError, as_yaml, edited
 
 _REJECTED: Final = "not converted"
+
+
+Located: TypeAlias = tuple[str, Json]
+"""Where a document stood, as `file:line`, and what it says."""
 
 
 @dataclass(slots=True)
@@ -32,7 +44,7 @@ class Converted:
 
     text: str | None = None
     entries: list[Entry] = field(default_factory=list)
-    documents: list[tuple[str, Json]] = field(default_factory=list)
+    documents: list[Located] = field(default_factory=list)
 
 
 class Converter:
@@ -132,8 +144,8 @@ class Converter:
             entry, migration = self._workload(document, workload)
             entries += [entry] if entry else []
             migrations += [(workload, migration)] if migration else []
-        if not found and (name := named_in(thing.content, self._names)):
-            entries.append(_unconverted(document, thing, name))
+        if not found and named_in(thing.content, self._names):
+            entries.append(_unconverted(document, thing, unconverted(thing, self._names)))
         return entries, migrations
 
     def _workload(
@@ -207,10 +219,9 @@ def _entry(
     )
 
 
-def _unconverted(document: Document, thing: Thing, name: str) -> Entry:
+def _unconverted(document: Document, thing: Thing, why: str) -> Entry:
     """Tell of an object that names managed resources where no pod is known."""
     note = thing.kind.note if thing.kind else ""
-    why = (thing.kind.reason if thing.kind else "") or UNKNOWN.format(name=name)
     return Entry(
         source=document.source,
         line=document.line,

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from hami_dra.cli.conversion import Converted, Converter
+from hami_dra.cli.conversion import Converter, Located
 from hami_dra.cli.exits import USAGE, fail
 from hami_dra.cli.options import (
     Context,
@@ -103,10 +103,10 @@ def convert_command(
         kubeconfig=kubeconfig,
     )
     found = Report()
-    changed = _convert_all(sources, target, out, found)
+    documents = _convert_all(sources, target, out, found, keep=validate is Validate.SERVER)
     out.finish()
-    if validate is Validate.SERVER:
-        _validate(changed, found, context, kubeconfig)
+    if documents:
+        _validate(documents, found, context, kubeconfig)
     tell(found, report, to_stdout=in_place or output_dir is not None)
     end(found, done="converted", is_strict=strict)
 
@@ -135,10 +135,11 @@ def _formatted(output: Format) -> Output:
 
 
 def _convert_all(
-    sources: list[Source], target: Target, out: Output, report: Report
-) -> list[Converted]:
+    sources: list[Source], target: Target, out: Output, report: Report, *, keep: bool
+) -> list[Located]:
+    """Convert all inputs; return what is new or changed in them, where that is wanted."""
     converter = Converter(target.policy, target.cards)
-    changed: list[Converted] = []
+    kept: list[Located] = []
     for source, data in read_all(sources, report):
         try:
             converted = converter.convert(source.name, data)
@@ -148,17 +149,16 @@ def _convert_all(
             report.errors.append(str(error))
             continue
         report.entries += converted.entries
-        if text is not None:
-            changed.append(converted)
-    return changed
+        if keep:
+            kept += converted.documents
+    return kept
 
 
 def _validate(
-    changed: list[Converted], report: Report, context: str, kubeconfig: Path | None
+    documents: list[Located], report: Report, context: str, kubeconfig: Path | None
 ) -> None:
     """Ask the API server what it thinks of each document that is new or changed."""
     from hami_dra.cli import validation  # noqa: PLC0415 - the client takes long to import
 
-    documents = [document for converted in changed for document in converted.documents]
     sys.stdout.flush()
     report.entries += validation.validate(documents, context or None, kubeconfig)

@@ -17,7 +17,7 @@ from hami_dra.cli.options import Context, Inventory, Kubeconfig, KubeVersion, Po
 from hami_dra.cli.report import markdown
 from hami_dra.cli.sources import UnreadableError, read_text
 from hami_dra.cli.target import Target, find_target
-from hami_dra.cli.workloads import things, workloads
+from hami_dra.cli.workloads import things, unconverted, workloads
 from hami_dra.migration import Json, RejectedPod
 from hami_dra.migration.revert import revert
 
@@ -101,7 +101,10 @@ def _of_value(value: Json, target: Target) -> Iterator[Explanation]:
     from hami_dra.cli.patching import patched  # noqa: PLC0415 - only where there is a record
 
     for thing in things(value):
-        for workload in workloads(thing):
+        found = list(workloads(thing))
+        if not found and (why := unconverted(thing, target.policy.managed_names)):
+            yield Explanation(thing.title, "", (), (), rejected=why)
+        for workload in found:
             try:
                 patched(workload.pod, [((), revert(workload.pod))])
             except RejectedPod as rejected:

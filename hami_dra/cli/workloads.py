@@ -12,7 +12,7 @@ Steps: TypeAlias = tuple[str | int, ...]
 
 _IN_QUOTAS: Final = ("requests.", "limits.")
 
-UNKNOWN: Final = (
+_UNKNOWN: Final = (
     "names {name}, but not in a place where hami-dra knows pods; if its controller makes pods of"
     " it, the webhook converts them when they are created"
 )
@@ -103,6 +103,17 @@ def named_in(node: Any, names: Collection[str]) -> str:  # noqa: ANN401 - any JS
         elif isinstance(each, list):
             waiting += each
     return ""
+
+
+def unconverted(thing: Thing, names: Collection[str]) -> str:
+    """Return why an object that names managed resources, and has no pod of ours, stays as it is.
+
+    Empty for one that names none, or that need not change.
+    """
+    name = named_in(thing.content, names)
+    if not name or (thing.kind is not None and thing.kind.note):
+        return ""
+    return (thing.kind.reason if thing.kind else "") or _UNKNOWN.format(name=name)
 
 
 def _found(node: Any, path: tuple[str, ...], steps: Steps = ()) -> Iterator[tuple[Steps, Any]]:  # noqa: ANN401

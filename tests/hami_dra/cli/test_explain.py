@@ -89,6 +89,15 @@ def test_a_rejected_pod_says_why() -> None:
     )
 
 
+def test_a_kind_that_stays_as_it_is_says_why() -> None:
+    ray = "apiVersion: ray.io/v1\nkind: RayCluster\nspec: {limits: {nvidia.com/gpu: 1}}\n"
+
+    result = explain(ray)
+
+    assert result.exit_code == 3
+    assert "rejected: KubeRay reads the number of GPUs" in " ".join(result.stdout.split())
+
+
 def test_markdown_has_a_row_for_each_container() -> None:
     rows = explain(PODS, "-o", "markdown").stdout.splitlines()
 
