@@ -161,7 +161,7 @@ class Writer:
         if (
             value.isalpha()
             and value.isascii()
-            and value not in {"yes", "on", "null"}
+            and value not in {"y", "yes", "on", "null"}
             and self.flip()
         ):
             return value
