@@ -64,6 +64,14 @@ bench: $(STAMP) ## Measure migrations, as ratios in one run.
 bench-webhook: $(STAMP) ## Measure the webhook beside its alternatives (ARGS=--help says what can be chosen).
 	@$(BIN)/python -m tests.bench.webhook $(ARGS)
 
+.PHONY: bench-cli
+bench-cli: $(STAMP) ## Measure the CLI: --help, one Deployment, a repository of 10,000 files.
+	@$(BIN)/python -m tests.bench.bench_cli
+
+.PHONY: screens
+screens: $(STAMP) ## Write what the documentation shows of the CLI anew.
+	@$(BIN)/python -m tests.screens
+
 .PHONY: check
 check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/ruff format --check --quiet .

@@ -1,80 +1,164 @@
-"""Convert: apply to manifests the very patch that the webhook would send for their pods."""
+"""`hami-dra convert`: manifests as the webhook would make their pods."""
 
-from collections.abc import Iterable, Iterator
-from copy import deepcopy
-from typing import Final
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
 
-import jsonpatch
+import typer
 
-from hami_dra.cli.kinds import Workload, workloads
-from hami_dra.cli.render import RoundTrip, manifest, plain
-from hami_dra.cli.sources import Document
-from hami_dra.cli.stream import Finding, Outcome, notes, parsed, separated
-from hami_dra.migration import Cards, Migration, Policy, RejectedPod, migrate
+from hami_dra.cli.conversion import Converter, Located
+from hami_dra.cli.exits import USAGE, fail
+from hami_dra.cli.options import (
+    Context,
+    Inventory,
+    Kubeconfig,
+    KubeVersion,
+    Kustomize,
+    Manifests,
+    PolicyFile,
+    Recursive,
+    ReportOption,
+)
+from hami_dra.cli.output import InPlace, Output, ToDirectory, ToStdout
+from hami_dra.cli.report import Report
+from hami_dra.cli.run import end, inputs, read_all, tell
+from hami_dra.cli.sources import Source, UnreadableError
+from hami_dra.cli.target import Target, find_target
 
-_REJECTED: Final = "not converted"
+EPILOG: Final = (
+    "Examples: hami-dra convert -f deployment.yaml | kubectl apply -f -;"
+    " helm template chart | hami-dra convert -f - --context production;"
+    " hami-dra convert -R -f manifests --in-place"
+)
 
 
-def convert(documents: Iterable[Document], policy: Policy, cards: Cards) -> Outcome:
-    """Convert documents; those without legacy keys stay byte-identical.
+class Validate(StrEnum):
+    """Who checks the result."""
 
-    Each template stands before the first document that needs it (ruling 44).
+    NONE = "none"
+    SERVER = "server"
 
-    Raises:
-        UnreadableError: if one is neither YAML nor JSON.
+
+class Format(StrEnum):
+    """What is printed."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+def convert_command(
+    files: Manifests = None,
+    kustomize: Kustomize = None,
+    *,
+    recursive: Recursive = False,
+    output: Annotated[
+        Format | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Print everything as YAML or as one JSON List. Default: each document as it was"
+            " written.",
+        ),
+    ] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Replace the files that change, each as a whole.")
+    ] = False,
+    output_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write all files below DIR, changed or not."),
+    ] = None,
+    policy: PolicyFile = None,
+    inventory: Inventory = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = None,
+    kube_version: KubeVersion = "",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with 3 when there is any notice.")
+    ] = False,
+    report: ReportOption = None,
+    validate: Annotated[
+        Validate,
+        typer.Option(
+            help="Send what changed to the cluster as a dry run: server needs --context or"
+            " --kubeconfig."
+        ),
+    ] = Validate.NONE,
+) -> None:
+    """Print manifests as the webhook would make their pods, with the templates they need.
+
+    Only lines that have to change do; a document without GPU sharing resources is not touched at
+    all. Each template stands once, before the first document that needs it. Manifests go to
+    standard output, notices to standard error. Nothing is written to any cluster.
     """
-    written: set[tuple[str, str]] = set()
-    output, findings, converted = "", list[Finding](), 0
-    for document in documents:
-        root = parsed(document)
-        migrations, found = _migrate_all(root, document, policy, cards)
-        output += separated(output, document.lead)
-        for workload, migration in migrations:
-            output += _templates(workload, migration, written)
-            # jsonpatch edits the round-trip nodes in place, so comments and order survive.
-            jsonpatch.apply_patch(workload.pod, deepcopy(migration.patch), in_place=True)
-        output += root.dump() if migrations else document.text
-        findings += found
-        converted += len(migrations)
-    return Outcome(output, tuple(findings), converted)
+    sources = inputs(files or [], kustomize or [], recursive=recursive)
+    out = _output(sources, output, output_dir, in_place=in_place)
+    if validate is Validate.SERVER and not (context or kubeconfig):
+        fail("--validate=server: expected --context or --kubeconfig", code=USAGE)
+    target = find_target(
+        policy,
+        kube_version=kube_version,
+        inventory=inventory,
+        context=context,
+        kubeconfig=kubeconfig,
+    )
+    found = Report()
+    documents = _convert_all(sources, target, out, found, keep=validate is Validate.SERVER)
+    out.finish()
+    if documents:
+        _validate(documents, found, context, kubeconfig)
+    tell(found, report, to_stdout=in_place or output_dir is not None)
+    end(found, done="converted", is_strict=strict)
 
 
-def _migrate_all(
-    root: RoundTrip, document: Document, policy: Policy, cards: Cards
-) -> tuple[list[tuple[Workload, Migration]], list[Finding]]:
-    """Migrate the workloads of a document, all or none: a document is not half converted."""
-    migrations, findings = [], []
-    for workload in workloads(root.root):
-        note = notes(document, workload)
+def _output(
+    sources: list[Source], output: Format | None, output_dir: Path | None, *, in_place: bool
+) -> Output:
+    if not sources:
+        fail("found no input, expected -f FILE, -f - or -k DIR", code=USAGE)
+    if (in_place, output is not None, output_dir is not None).count(True) > 1:
+        fail("expected one of --in-place, --output-dir and --output", code=USAGE)
+    if output_dir is not None:
+        return ToDirectory(output_dir)
+    if not in_place:
+        return ToStdout() if output is None else _formatted(output)
+    for source in sources:
+        if source.path is None:
+            fail(f"--in-place: found {source.name}, expected files", code=USAGE)
+    return InPlace()
+
+
+def _formatted(output: Format) -> Output:
+    from hami_dra.cli.formatted import AsJson, AsYaml  # noqa: PLC0415 - seldom
+
+    return AsJson() if output is Format.JSON else AsYaml()
+
+
+def _convert_all(
+    sources: list[Source], target: Target, out: Output, report: Report, *, keep: bool
+) -> list[Located]:
+    """Convert all inputs; return what is new or changed in them, where that is wanted."""
+    converter = Converter(target.policy, target.cards)
+    kept: list[Located] = []
+    for source, data in read_all(sources, report):
         try:
-            migration = migrate(plain(workload.pod), policy, cards)
-        except RejectedPod as rejected:
-            findings.append(note(str(rejected), rejected=_REJECTED))
+            converted = converter.convert(source.name, data)
+            text = converted.text
+            out.put(source, data if text is None else text.encode(), changed=text is not None)
+        except UnreadableError as error:
+            report.errors.append(str(error))
             continue
-        findings += [note(str(notice)) for notice in migration.notices]
-        if migration.patch:
-            findings += [note(told) for told in _misplaced(workload, policy)]
-            migrations.append((workload, migration))
-    return ([] if any(each.rejected for each in findings) else migrations), findings
+        report.entries += converted.entries
+        if keep:
+            kept += converted.documents
+    return kept
 
 
-def _misplaced(workload: Workload, policy: Policy) -> Iterator[str]:
-    """Tell of annotations on a workload that count on its pods only, for HAMi as for us."""
-    groups = [policy.hints, *(family.annotations for family in policy.families)]
-    meant = {name for group in groups for name in group.model_dump().values()}
-    for name in sorted(meant.intersection(workload.outside)):
-        yield (
-            f"metadata.annotations[{name}]: has no effect here, as with HAMi, which reads those of"
-            f" pods; move it to {workload.path}.metadata"
-        )
+def _validate(
+    documents: list[Located], report: Report, context: str, kubeconfig: Path | None
+) -> None:
+    """Ask the API server what it thinks of each document that is new or changed."""
+    from hami_dra.cli import validation  # noqa: PLC0415 - the client takes long to import
 
-
-def _templates(workload: Workload, migration: Migration, written: set[tuple[str, str]]) -> str:
-    """Render the templates that a workload needs and that were not written before."""
-    text = ""
-    for template in migration.templates:
-        key = (workload.namespace, template.name)
-        if key not in written:
-            written.add(key)
-            text += f"{manifest(template.manifest(workload.namespace or None))}---\n"
-    return text
+    sys.stdout.flush()
+    report.entries += validation.validate(documents, context or None, kubeconfig)

@@ -31,7 +31,7 @@ _CODES: Final = (
     "Exit codes: 0 done, 1 input unreadable or cluster unreachable or refusing, 2 usage, 3 applied,"
     " but not ready in time."
 )
-INSTALL_EPILOG: Final = (
+EPILOG: Final = (
     "Examples: hami-dra install --image IMAGE; hami-dra install --policy policy.yaml --dry-run |"
     f" kubectl diff -f -. {_CODES}"
 )
@@ -106,7 +106,7 @@ PrintRemoval = Annotated[
 ]
 
 
-def install(
+def install_command(
     *,
     certificates: Mode = Certificates.SELF_SIGNED,
     policy: PolicyFile = None,
@@ -152,7 +152,7 @@ def install(
     typer.echo(_INSTALLED.format(namespace=namespace))
 
 
-def uninstall(
+def uninstall_command(
     *,
     namespace: Namespace = SYSTEM_NAMESPACE,
     context: Context = "",

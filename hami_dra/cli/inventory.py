@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hami_dra.cli.render import RoundTrip, UnparsableError, plain
-from hami_dra.cli.sources import UnreadableError, read
+from hami_dra.cli.documents import split
+from hami_dra.cli.sources import UnreadableError, read_text
 from hami_dra.migration import Cards, Json, Policy
 from hami_dra.migration.inventory import MIB, cards_of, sizes_of
 from hami_dra.migration.quantity import NANO, QuantityError, parse
@@ -22,20 +22,13 @@ def read_cards(name: str, policy: Policy) -> Cards:
     Raises:
         UnreadableError: if the file says nothing of cards.
     """
-    roots = [_parsed(name, document.text) for document in read(name)]
+    roots = [document.parsed().value for document in split(name, read_text(name))]
     written = [root for root in roots if root is not None]
     short = [root for root in written if isinstance(root, dict) and "cards" in root]
     if short and len(written) == 1:
         return _from_list(name, short[0])
     slices = [each for root in written for each in _slices(name, root)]
     return _from_slices(name, slices, {family.driver for family in policy.families})
-
-
-def _parsed(name: str, text: str) -> Any:  # noqa: ANN401 - any YAML
-    try:
-        return plain(RoundTrip(text).root)
-    except UnparsableError as error:
-        raise UnreadableError(f"{name}: {error}") from error
 
 
 def _slices(name: str, root: Any) -> Iterator[Json]:  # noqa: ANN401 - any YAML

@@ -5,13 +5,39 @@ from typing import Annotated
 
 import typer
 
+from hami_dra.cli.report import ReportFormat
+
 Manifests = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         "--filename",
         "-f",
-        metavar="FILE",
-        help="Manifest to read, YAML or JSON; - reads standard input. May be repeated.",
+        metavar="FILE|DIR|-",
+        help="Manifests to read, YAML or JSON: a file, the files of a directory, or - for standard"
+        " input. May be repeated.",
+    ),
+]
+
+Recursive = Annotated[
+    bool, typer.Option("--recursive", "-R", help="Read the directories below DIR as well.")
+]
+
+Kustomize = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kustomize",
+        "-k",
+        metavar="DIR",
+        help="Kustomization to build with kubectl kustomize. May be repeated.",
+    ),
+]
+
+ReportOption = Annotated[
+    ReportFormat | None,
+    typer.Option(
+        "--report",
+        help="Print one report instead of a line for each notice; on standard output where no"
+        " manifest is printed.",
     ),
 ]
 

@@ -10,10 +10,13 @@ import typer
 
 from hami_dra.cli.exits import UNREADABLE, USAGE, fail
 from hami_dra.cli.options import Context, Kubeconfig, PolicyFile
+from hami_dra.cli.table import table
 from hami_dra.cli.target import read_policy
 from hami_dra.migration import Json, Policy, RejectedPod
 from hami_dra.quota import Known, Limit, Quota, Sizes, read_claim, read_quota
 from hami_dra.quota.claim import holdings
+
+EPILOG = "Example: hami-dra quota -n team-a; hami-dra quota -A -o json"
 
 _COLUMNS = ("NAMESPACE", "QUOTA", "KEY", "USED", "HARD", "PERCENT", "PODS")
 _WHOLE = 100
@@ -87,7 +90,7 @@ class Row:
         return [holder for holder in self.holders if holder.kind == kind]
 
 
-def quota(
+def quota_command(
     *,
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", metavar="NS", help="The namespace to show.")
@@ -122,7 +125,7 @@ def quota(
     if output is Output.JSON:
         typer.echo(json.dumps([row.as_json() for row in rows], indent=2))
     elif rows:
-        typer.echo(_table([_COLUMNS, *(row.as_texts() for row in rows)]))
+        typer.echo(table([_COLUMNS, *(row.as_texts() for row in rows)]), nl=False)
     else:
         where = "any namespace" if every else f"namespace {namespace}"
         typer.echo(f"no quota of {where} speaks of resources that are converted", err=True)
@@ -169,9 +172,3 @@ def _by_amount(holder: Holder) -> tuple[float, str]:
 
 def _text(amount: int | None) -> str:
     return "unknown" if amount is None else str(amount)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-    return "\n".join(lines)

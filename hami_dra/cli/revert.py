@@ -1,117 +1,79 @@
-"""Revert: give manifests back as they were before they were converted."""
+"""`hami-dra revert`: converted manifests as they were."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from pathlib import Path
+from typing import Annotated, Final
 
-import jsonpatch
+import typer
 
-from hami_dra.cli.kinds import Workload, workloads
-from hami_dra.cli.render import RoundTrip, plain
-from hami_dra.cli.sources import Document
-from hami_dra.cli.stream import Finding, Outcome, notes, parsed, separated
-from hami_dra.migration import Json, RejectedPod
-from hami_dra.migration.claim import MANAGED_BY
-from hami_dra.migration.revert import revert
+from hami_dra.cli.exits import USAGE, fail
+from hami_dra.cli.options import Manifests, Recursive, ReportOption
+from hami_dra.cli.output import InPlace, Output, ToDirectory, ToStdout
+from hami_dra.cli.report import Report
+from hami_dra.cli.reversion import Reverted, Reverter
+from hami_dra.cli.run import end, inputs, read_all, tell
+from hami_dra.cli.sources import Source, UnreadableError
 
-_REJECTED: Final = "not reverted"
-_TEMPLATE: Final = "ResourceClaimTemplate"
-
-TemplateName: TypeAlias = tuple[str, str]
-"""Namespace, empty where none is named, and name."""
+EPILOG: Final = (
+    "Example: hami-dra convert -f deployment.yaml | hami-dra revert -f - | diff deployment.yaml -"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reverted:
-    """A document on its way out.
+def revert_command(
+    files: Manifests = None,
+    *,
+    recursive: Recursive = False,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Replace the files that change, each as a whole.")
+    ] = False,
+    output_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write all files below DIR, changed or not."),
+    ] = None,
+    report: ReportOption = None,
+) -> None:
+    """Print converted manifests as they were before, without the templates they needed.
 
-    Attributes:
-        document: as it was read.
-        root: its content, as it now is.
-        changed: how many of its workloads changed.
-        template: which template of ours it is; None for anything else.
+    It reads the annotation that a conversion leaves on each pod. Documents without it are not
+    touched at all, apart from templates of ours that nothing refers to any more. What the
+    annotation does not hold does not come back: comments on the lines that were removed, and the
+    place of a resource among others that stayed.
     """
-
-    document: Document
-    root: RoundTrip
-    changed: int
-    template: TemplateName | None
-
-    @property
-    def text(self) -> str:
-        """The document as it was written, where nothing changed."""
-        return self.root.dump() if self.changed else self.document.text
+    sources = inputs(files or [], (), recursive=recursive)
+    out = _output(sources, output_dir, in_place=in_place)
+    found = Report()
+    _revert_all(sources, out, found)
+    out.finish()
+    tell(found, report, to_stdout=in_place or output_dir is not None)
+    end(found, done="reverted")
 
 
-def revert_all(documents: Iterable[Document]) -> Outcome:
-    """Revert documents; those without a record of a conversion stay byte-identical.
-
-    Templates of ours are left out when nothing that remains refers to them.
-
-    Raises:
-        UnreadableError: if one is neither YAML nor JSON.
-    """
-    findings: list[Finding] = []
-    reverted = [_reverted(document, findings) for document in documents]
-    used = {each for one in reverted for each in _references(one.root.root)}
-    output, dropped_lead = "", None
-    for one in reverted:
-        # A template's separator was that of the document that it was written before.
-        lead = one.document.lead if dropped_lead is None else dropped_lead
-        if one.template is not None and not _is_used(one.template, used):
-            dropped_lead = lead
-            continue
-        dropped_lead = None
-        output += separated(output, lead) + one.text
-    return Outcome(output, tuple(findings), sum(one.changed for one in reverted))
+def _output(sources: list[Source], output_dir: Path | None, *, in_place: bool) -> Output:
+    if not sources:
+        fail("found no input, expected -f FILE or -f -", code=USAGE)
+    if in_place and output_dir:
+        fail("expected one of --in-place and --output-dir", code=USAGE)
+    if in_place and any(source.path is None for source in sources):
+        fail("--in-place: found -, expected files", code=USAGE)
+    if output_dir is not None:
+        return ToDirectory(output_dir)
+    return InPlace() if in_place else ToStdout()
 
 
-def _reverted(document: Document, findings: list[Finding]) -> _Reverted:
-    """Revert the workloads of a document, all or none."""
-    root = parsed(document)
-    patches: list[tuple[Workload, list[Json]]] = []
-    before = len(findings)
-    for workload in workloads(root.root):
+def _revert_all(sources: list[Source], out: Output, report: Report) -> None:
+    """Read all inputs before the first is written: they say which templates are still needed."""
+    reverter = Reverter()
+    read: list[tuple[Source, bytes, Reverted]] = []
+    for source, data in read_all(sources, report):
         try:
-            patch = revert(plain(workload.pod))
-        except RejectedPod as rejected:
-            findings.append(notes(document, workload)(str(rejected), rejected=_REJECTED))
+            reverted = reverter.revert(source.name, data)
+        except UnreadableError as error:
+            report.errors.append(str(error))
             continue
-        if patch:
-            patches.append((workload, patch))
-    if len(findings) > before:
-        patches = []
-    for workload, patch in patches:
-        jsonpatch.apply_patch(workload.pod, patch, in_place=True)
-    return _Reverted(document, root, len(patches), _template(root.root))
-
-
-def _template(root: Any) -> TemplateName | None:  # noqa: ANN401 - any YAML
-    """Tell which template of ours a document is."""
-    if not isinstance(root, dict) or root.get("kind") != _TEMPLATE:
-        return None
-    metadata = root.get("metadata")
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("labels"), dict):
-        return None
-    if any(metadata["labels"].get(key) != value for key, value in MANAGED_BY.items()):
-        return None
-    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
-
-
-def _references(root: Any) -> Iterator[TemplateName]:  # noqa: ANN401 - any YAML
-    """Yield the templates that the workloads of a document refer to."""
-    for workload in workloads(root):
-        spec = workload.pod.get("spec")
-        entries = spec.get("resourceClaims") if isinstance(spec, dict) else None
-        for entry in entries if isinstance(entries, list) else ():
-            if isinstance(entry, dict) and entry.get("resourceClaimTemplateName"):
-                yield workload.namespace, str(entry["resourceClaimTemplateName"])
-
-
-def _is_used(template: TemplateName, used: set[TemplateName]) -> bool:
-    """Tell whether a workload refers to a template; no namespace may be any."""
-    namespace, name = template
-    return any(
-        name == other and (namespace == within or not namespace or not within)
-        for within, other in used
-    )
+        report.entries += reverted.entries
+        read.append((source, data, reverted))
+    for source, data, reverted in read:
+        text = reverter.text(reverted)
+        try:
+            out.put(source, data if text is None else text.encode(), changed=text is not None)
+        except UnreadableError as error:
+            report.errors.append(str(error))

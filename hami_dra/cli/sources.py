@@ -1,13 +1,20 @@
-"""Where manifests come from: files and standard input, cut into documents as they were written."""
+"""Where manifests come from: files, directories, standard input, kustomizations."""
 
-import re
+import os
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_SEPARATOR: Final = re.compile(r"^(?:---|\.\.\.)(?:[ \t].*)?(?:\r?\n|\Z)", re.MULTILINE)
+STDIN: Final = "-"
+"""The name of standard input."""
+
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+_URL: Final = ("http://", "https://")
+_BOM: Final = "\ufeff"
 
 
 class UnreadableError(Exception):
@@ -15,29 +22,93 @@ class UnreadableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """One YAML or JSON document, byte for byte.
+class Source:
+    """One input.
 
     Attributes:
-        source: the file's name, or `-` for standard input.
-        line: the number of its first line.
-        lead: the separator before it, as written; empty for the first.
-        text: the document itself.
+        name: for messages: the file's path, `-`, or the kustomization's directory.
+        root: the directory that was named, or that holds the file that was named; None for what
+            is no file.
     """
 
-    source: str
-    line: int
-    lead: str
-    text: str
+    name: str
+    root: Path | None = None
+    is_kustomization: bool = False
+
+    @property
+    def path(self) -> Path | None:
+        """Return the file's path; None for what is no file."""
+        return Path(self.name) if self.root is not None else None
+
+    def read(self) -> bytes:
+        """Return the input, whole.
+
+        Raises:
+            UnreadableError: if it is not there or not readable.
+        """
+        if self.is_kustomization:
+            return _kustomized(self.name)
+        return _read_bytes(self.name)
 
 
-def read(name: str) -> list[Document]:
-    """Read a file, or standard input for `-`, as documents.
+def files(names: Iterable[str], *, recursive: bool) -> Iterator[Source]:
+    """Walk the inputs that `-f` names; those of a directory in the order of their paths.
+
+    Args:
+        names: files, directories, or `-`.
+        recursive: whether to look into directories below.
 
     Raises:
-        UnreadableError: if it is not there, not readable or not UTF-8.
+        UnreadableError: if one is not there, or a directory holds no manifest.
     """
-    return list(_split(name, read_text(name)))
+    for name in names:
+        if name == STDIN:
+            yield Source(STDIN)
+        elif name.startswith(_URL):
+            raise UnreadableError(
+                f"{name}: found a URL, expected a file; pipe it: curl -fsSL {name} | hami-dra"
+                " convert -f -"
+            )
+        elif Path(name).is_dir():
+            yield from _directory(Path(name), recursive=recursive)
+        else:
+            yield Source(name, Path(name).parent)
+
+
+def _directory(root: Path, *, recursive: bool) -> Iterator[Source]:
+    real_root = root.resolve()
+    found = list(_walked(root, recursive=recursive))
+    if not found:
+        below = "" if recursive else "; -R looks into directories below"
+        raise UnreadableError(f"{root}: found no {', '.join(_SUFFIXES)} file{below}")
+    for path in found:
+        # What a symbolic link shows from elsewhere is not ours to convert.
+        if not path.is_symlink() or path.resolve().is_relative_to(real_root):
+            yield Source(str(path), root)
+
+
+def _walked(root: Path, *, recursive: bool) -> Iterator[Path]:
+    for directory, below, names in os.walk(root):
+        below.sort()
+        if not recursive:
+            below.clear()
+        for name in sorted(names):
+            if name.endswith(_SUFFIXES):
+                yield Path(directory, name)
+
+
+def _kustomized(directory: str) -> bytes:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        raise UnreadableError(
+            f"{directory}: found no kubectl, which builds kustomizations; install it, or pipe:"
+            f" kustomize build {directory} | hami-dra convert -f -"
+        )
+    ran = subprocess.run([kubectl, "kustomize", directory], capture_output=True, check=False)
+    if ran.returncode:
+        said = ran.stderr.decode(errors="replace").strip()
+        raise UnreadableError(f"{directory}: kubectl kustomize failed: {said}")
+    return ran.stdout
 
 
 def read_text(name: str) -> str:
@@ -46,28 +117,33 @@ def read_text(name: str) -> str:
     Raises:
         UnreadableError: if it is not there, not readable or not UTF-8.
     """
+    return as_text(name, _read_bytes(name)).removeprefix(_BOM)
+
+
+def _read_bytes(name: str) -> bytes:
     try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        return data.decode("utf-8")
+        return sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
     except OSError as error:
         raise UnreadableError(
             f"{name}: {error.strerror}; name a readable file, or - for stdin"
         ) from error
+
+
+def as_text(name: str, data: bytes) -> str:
+    """Decode an input.
+
+    Raises:
+        UnreadableError: if it is not UTF-8.
+    """
+    try:
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - data.rfind(b"\n", 0, error.start)
         raise UnreadableError(
-            f"{name}: byte {error.start} is not UTF-8; save it as UTF-8"
+            f"{name}:{line}:{column}: byte {error.start} is not UTF-8; save it as UTF-8"
         ) from error
-
-
-def _split(source: str, text: str) -> Iterator[Document]:
-    start, lead, line = 0, "", 1
-    for match in _SEPARATOR.finditer(text):
-        yield from _document(source, line, lead, text[start : match.start()])
-        line += text.count("\n", start, match.end())
-        start, lead = match.end(), match.group()
-    yield from _document(source, line, lead, text[start:])
-
-
-def _document(source: str, line: int, lead: str, text: str) -> Iterator[Document]:
-    if lead or text:
-        yield Document(source=source, line=line, lead=lead, text=text)
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise UnreadableError(f"{name}:{line}: found a null character; save it as UTF-8 text")
+    return text

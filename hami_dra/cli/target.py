@@ -9,7 +9,6 @@ from hami_dra.cli import inventory as inventories
 from hami_dra.cli.exits import UNREADABLE, USAGE, fail
 from hami_dra.cli.sources import UnreadableError
 from hami_dra.migration import Cards, Policy
-from hami_dra.policies import PolicyFileError, load
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +28,9 @@ def read_policy(file: Path | None) -> Policy:
     """Return the policy of a file, the default one without; end the command if it is wrong."""
     if file is None:
         return Policy()
+    # Only here: reading YAML with lines takes longer to import than a conversion takes to run.
+    from hami_dra.policies import PolicyFileError, load  # noqa: PLC0415 - see above
+
     try:
         return load(file)
     except PolicyFileError as error:

@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
 from hami_dra.cli.app import app
-from hami_dra.cli.kinds import POD_PATHS
+from hami_dra.cli.documents import split
+from hami_dra.cli.kinds import KINDS, Kind
 from hami_dra.migration import Json
 
 CASES = Path(__file__).parents[2] / "cases"
@@ -62,7 +64,8 @@ def convert(text: str | bytes, *arguments: str) -> Result:
 
 
 def documents(text: str) -> list[Json]:
-    return [document for document in YAML(typ="safe").load_all(text) if document]
+    found = (YAML(typ="safe").load(document.text) for document in split("output", text))
+    return [document for document in found if document]
 
 
 def test_documents_without_legacy_keys_are_byte_identical() -> None:
@@ -95,6 +98,16 @@ def test_a_template_stands_once_directly_before_the_first_document_that_needs_it
     assert documents(result.stdout)[1]["metadata"]["namespace"] == "team"
 
 
+def test_a_template_of_an_earlier_conversion_is_not_written_again() -> None:
+    """What was converted last month and what is new share it."""
+    converted = convert(DEPLOYMENT).stdout
+
+    result = convert(f"{converted}---\n{DEPLOYMENT}")
+
+    kinds = [document["kind"] for document in documents(result.stdout)]
+    assert kinds == ["ResourceClaimTemplate", "Deployment", "Deployment"]
+
+
 def test_output_is_its_own_fixed_point() -> None:
     once = convert(f"{PLAIN}---\n{DEPLOYMENT}").stdout
 
@@ -103,23 +116,85 @@ def test_output_is_its_own_fixed_point() -> None:
     assert twice.stdout == once
 
 
-@pytest.mark.parametrize("kind", POD_PATHS)
-def test_every_workload_kind_is_converted_where_its_pod_stands(kind: str) -> None:
-    node: Json = {
+def legacy(kind: Kind, path: str) -> Json:
+    """Return an object of a kind with a legacy pod at a path."""
+    pod: Json = {
         "metadata": {},
         "spec": {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 2}}}]},
     }
-    for step in reversed(POD_PATHS[kind]):
-        node = {step: node}
-    document = {"kind": kind, **node, "metadata": {"name": "x"}}
+    around: Any = pod
+    for step in reversed(path.split(".") if path else []):
+        if step == "*":
+            around = {"first": around} if "Specs" in path else [around]
+        else:
+            around = {step: around}
+    version = kind.version or "v1"
+    head = {"apiVersion": f"{kind.group}/{version}" if kind.group else "v1", "kind": kind.kind}
+    return {**head, **around, "metadata": {"name": "x"}}
 
-    found = documents(convert(json.dumps(document)).stdout)
 
-    pod = found[-1]
-    for step in POD_PATHS[kind]:
-        pod = pod[step]
+def pod_of(document: Json, path: str) -> Json:
+    pod: Any = document
+    for step in path.split(".") if path else []:
+        pod = pod[step] if step != "*" else pod["first"] if "first" in pod else pod[0]
+    return cast("Json", pod)
+
+
+CONVERTED = [(kind, path) for kind in KINDS for path in kind.pods]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"), CONVERTED, ids=lambda each: str(getattr(each, "kind", each))
+)
+def test_every_workload_kind_is_converted_where_its_pod_stands(kind: Kind, path: str) -> None:
+    found = documents(convert(json.dumps(legacy(kind, path))).stdout)
+
     assert found[0]["kind"] == "ResourceClaimTemplate"
-    assert pod["spec"]["containers"][0]["resources"] == {"claims": [{"name": "gpu-c"}]}
+    resources = pod_of(found[-1], path)["spec"]["containers"][0]["resources"]
+    assert resources == {"claims": [{"name": "gpu-c"}]}
+
+
+REFUSED = [kind for kind in KINDS if kind.reason]
+
+
+@pytest.mark.parametrize("kind", REFUSED, ids=lambda kind: f"{kind.kind}.{kind.group}")
+def test_kinds_that_cannot_carry_claims_are_listed_with_the_reason(kind: Kind) -> None:
+    text = json.dumps(legacy(kind, "spec.somewhere.*.template"))
+
+    result = convert(text)
+
+    assert (result.stdout, result.exit_code) == (text, 3)
+    assert f"-:1: {kind.kind}/x: not converted: {kind.reason}\n" in result.stderr
+
+
+@pytest.mark.parametrize("key", ["nvidia.com/gpu", "requests.nvidia.com/gpumem"])
+def test_an_unknown_kind_that_names_a_managed_resource_is_reported(key: str) -> None:
+    """Nothing that HAMi would have understood passes without a word."""
+    text = (
+        f"apiVersion: example.com/v1\nkind: Trainer\nspec: {{workers: [{{res: {{{key}: 1}}}}]}}\n"
+    )
+
+    result = convert(text)
+
+    assert (result.stdout, result.exit_code) == (text, 3)
+    assert f"-:1: Trainer/unnamed: not converted: names {key}, but" in result.stderr
+
+
+def test_a_kind_of_another_group_is_not_taken_for_a_built_in_one() -> None:
+    """A Deployment of somebody else's API has its pods who knows where."""
+    text = DEPLOYMENT.replace("apps/v1", "example.com/v1")
+
+    assert (convert(text).stdout, convert(text).exit_code) == (text, 3)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.note], ids=lambda kind: kind.kind)
+def test_kinds_that_need_no_change_are_noted(kind: Kind) -> None:
+    text = f"apiVersion: v1\nkind: {kind.kind}\nspec: {{hard: {{limits.nvidia.com/gpumem: 1}}}}\n"
+
+    result = convert(text)
+
+    assert (result.stdout, result.exit_code) == (text, 0)
+    assert result.stderr == f"-:1: {kind.kind}/unnamed: {kind.note}\n"
 
 
 def test_items_of_a_list_are_converted() -> None:
@@ -206,7 +281,16 @@ def test_aliases_and_merge_keys_are_converted_where_they_are_used() -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("a: [1\n", "document at line 1"), ('{"a": 1', "document at line 1"), (b"\xff\xfe", "UTF-8")],
+    [
+        ("nvidia.com/gpu: [1\n", "-:2:1: not YAML: while parsing a flow sequence"),
+        ('b: 1\n---\na:\n  b: {"nvidia.com/gpu": 1\n', "-:5:1: not YAML: while parsing a flow"),
+        ('{"nvidia.com/gpu": 1', "-:2:1: not YAML"),
+        ("nvidia.com/gpu: 1\na: 2\na: 3\n", "-:3:1: found the key 'a' twice, first in line 2"),
+        ("nvidia.com/gpu: {{ .Values.gpu }}\n", "this looks like a template, render it first"),
+        ("&a nvidia.com/gpu: *b\n", "-:1:20: found *b, expected an anchor"),
+        (b"nvidia.com/gpu: 1 # \xff\n", "-:1:21: byte 20 is not UTF-8"),
+        ("nvidia.com/gpu: 1\n".encode("utf-16"), "UTF-8"),
+    ],
 )
 def test_unreadable_input_is_named_and_nothing_is_printed(text: str | bytes, said: str) -> None:
     result = convert(text)

@@ -8,6 +8,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
 from hami_dra.cli.app import app
+from hami_dra.cli.documents import split
 from hami_dra.migration import Json
 from hami_dra.migration.record import ANNOTATION
 
@@ -58,7 +59,8 @@ def run(command: str, text: str) -> Result:
 
 
 def documents(text: str) -> list[Json]:
-    return [document for document in YAML(typ="safe").load_all(text) if document]
+    found = (YAML(typ="safe").load(document.text) for document in split("output", text))
+    return [document for document in found if document]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_a_template_of_another_namespace_does_not_count() -> None:
 
 def test_unreadable_input_is_named() -> None:
     """Nothing is printed when a document cannot be parsed."""
-    result = run("revert", "a: [1\n")
+    result = run("revert", "hami-dra.io/migration: [1\n")
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "document at line 1" in result.stderr
+    assert "-:2:1: not YAML" in result.stderr

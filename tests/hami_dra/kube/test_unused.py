@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hami_dra.cli.kinds import POD_PATHS
+from hami_dra.cli.kinds import KINDS
 from hami_dra.kube.unused import (
     DEFAULT_TTL,
     UNUSED_SINCE,
@@ -126,8 +126,12 @@ def test_what_is_put_back_is_the_same_template_without_a_mark() -> None:
     }
 
 
-def test_the_kinds_are_those_that_the_command_line_converts() -> None:
-    assert {source.kind: source.pod for source in WORKLOADS} == POD_PATHS
+def test_the_kinds_are_kubernetes_own_that_the_command_line_converts() -> None:
+    own = {kind.kind: kind for kind in KINDS if kind.paths and kind.group in {"", "apps", "batch"}}
+
+    assert {source.kind: (source.pod,) for source in WORKLOADS} == {
+        name: kind.paths for name, kind in own.items()
+    }
 
 
 def workload(source: Source, spec: Json) -> Json:

@@ -1,0 +1,277 @@
+"""Convert: apply to manifests the very patch that the webhook would send for their pods."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from hami_dra.cli.documents import Document, split
+from hami_dra.cli.patching import patched
+from hami_dra.cli.report import Entry, Remark, Result
+from hami_dra.cli.scan import Scanner
+from hami_dra.cli.sources import UnreadableError, as_text
+from hami_dra.cli.templates import KIND, template_name
+from hami_dra.cli.workloads import (
+    Steps,
+    Thing,
+    Workload,
+    named_in,
+    things,
+    unconverted,
+    workloads,
+)
+from hami_dra.migration import Cards, Json, Migration, Policy, RejectedPod, Template, migrate
+from hami_dra.yaml_edit import Document as Parsed
+from hami_dra.yaml_edit import EditError, as_yaml, edited
+
+_REJECTED: Final = "not converted"
+
+
+Located: TypeAlias = tuple[str, Json]
+"""Where a document stood, as `file:line`, and what it says."""
+
+
+@dataclass(slots=True)
+class Converted:
+    """What became of one input.
+
+    Attributes:
+        text: the new text; None when nothing changed.
+        entries: what is to be said of its objects.
+        documents: those that were changed or added, as they now are, for a dry run.
+    """
+
+    text: str | None = None
+    entries: list[Entry] = field(default_factory=list)
+    documents: list[Located] = field(default_factory=list)
+
+
+class Converter:
+    """Converts inputs one after the other; each template is written once (ruling 44).
+
+    Args:
+        policy: what a migration means.
+        cards: what cards there are.
+    """
+
+    def __init__(self, policy: Policy, cards: Cards) -> None:
+        self._policy = policy
+        self._cards = cards
+        self._names = frozenset(policy.managed_names)
+        self._scanner = Scanner(self._names)
+        self._written: set[tuple[str, str]] = set()
+
+    def convert(self, name: str, data: bytes) -> Converted:
+        """Convert one input; documents without managed resources are not even parsed.
+
+        Raises:
+            UnreadableError: if a document that may name one is neither YAML nor JSON, or is not
+                UTF-8.
+        """
+        result = Converted()
+        has_templates = KIND.encode() in data
+        if b"\0" not in data and not has_templates and not self._scanner.finds(data):
+            return result
+        parts: list[str] = []
+        changed, before = False, set(self._written)
+        try:
+            for document in split(name, as_text(name, data)):
+                text = self._document(document, result)
+                changed = changed or text is not None
+                parts.append(document.lead + document.text if text is None else text)
+        except Exception:
+            self._written = before  # what was to be written into this input was not
+            raise
+        result.text = "".join(parts) if changed else None
+        return result
+
+    def _document(self, document: Document, result: Converted) -> str | None:
+        """Return a document's new text with its lead; None for one that stays."""
+        if not self._scanner.finds(document.text.encode()):
+            self._note_template(document)
+            return None
+        parsed = document.parsed()
+        made = [self._thing(document, thing) for thing in things(parsed.value)]
+        entries = [entry for entries, _ in made for entry in entries]
+        work = [each for _, migrations in made for each in migrations]
+        if any(entry.result is Result.REJECTED for entry in entries):
+            # A document is not half converted.
+            result.entries += [_as_it_was(entry) for entry in entries]
+            return None
+        if not work:
+            result.entries += entries
+            return None
+        return self._changed(document, parsed, work, entries, result)
+
+    def _note_template(self, document: Document) -> None:
+        """Note a template that an earlier conversion wrote, so that it is not written again."""
+        if KIND not in document.text:
+            return
+        with suppress(UnreadableError):  # a document without managed resources is not ours to judge
+            name = template_name(document.parsed().value)
+            if name is not None:
+                self._written.add(name)
+
+    def _changed(
+        self,
+        document: Document,
+        parsed: Parsed,
+        work: list[tuple[Workload, Migration]],
+        entries: list[Entry],
+        result: Converted,
+    ) -> str | None:
+        patches: list[tuple[Steps, list[Json]]] = [(w.steps, m.patch) for w, m in work]
+        after = patched(parse_again(parsed), patches)
+        try:
+            text = edited(parsed, after)
+        except EditError as error:
+            reason = f"{_REJECTED}: {error}; please report it with the manifest"
+            result.entries += [_as_it_was(entry, reason) for entry in entries]
+            return None
+        templates = list(self._new_templates(work))
+        result.entries += entries
+        result.documents += [(document.where, template) for template in templates]
+        result.documents.append((document.where, after))
+        return _joined(document, text, templates, is_json=parsed.is_json)
+
+    def _thing(
+        self, document: Document, thing: Thing
+    ) -> tuple[list[Entry], list[tuple[Workload, Migration]]]:
+        found = list(workloads(thing))
+        migrations, entries = list[tuple[Workload, Migration]](), list[Entry]()
+        for workload in found:
+            entry, migration = self._workload(document, workload)
+            entries += [entry] if entry else []
+            migrations += [(workload, migration)] if migration else []
+        if not found and named_in(thing.content, self._names):
+            entries.append(_unconverted(document, thing, unconverted(thing, self._names)))
+        return entries, migrations
+
+    def _workload(
+        self, document: Document, workload: Workload
+    ) -> tuple[Entry | None, Migration | None]:
+        try:
+            migration = migrate(workload.pod, self._policy, self._cards)
+        except RejectedPod as rejected:
+            reason = f"{_REJECTED}: {rejected}"
+            return _entry(document, workload, Result.REJECTED, reason=reason), None
+        remarks = [Remark(n.message, n.code.value, n.path) for n in migration.notices]
+        if not migration.patch:
+            entry = _entry(document, workload, Result.UNCHANGED, remarks)
+            return (entry if remarks else None), None
+        remarks += self._misplaced(workload)
+        names = tuple(template.name for template in migration.templates)
+        return _entry(document, workload, Result.CHANGED, remarks, templates=names), migration
+
+    def _misplaced(self, workload: Workload) -> Iterator[Remark]:
+        """Tell of annotations on a workload that count on its pods only, for HAMi as for us."""
+        groups = [self._policy.hints, *(family.annotations for family in self._policy.families)]
+        meant = {name for group in groups for name in group.model_dump().values()}
+        for name in sorted(meant.intersection(workload.outside)):
+            yield Remark(
+                "has no effect here, as with HAMi, which reads those of pods; move it to"
+                f" {workload.path}.metadata",
+                path=f"metadata.annotations[{name}]",
+            )
+
+    def _new_templates(self, work: list[tuple[Workload, Migration]]) -> Iterator[Json]:
+        """Yield the templates that were not written before, in the order of need."""
+        for workload, migration in work:
+            namespace = workload.thing.namespace
+            for template in migration.templates:
+                if self._is_new(namespace, template):
+                    yield template.manifest(namespace or None)
+
+    def _is_new(self, namespace: str, template: Template) -> bool:
+        key = (namespace, template.name)
+        if key in self._written:
+            return False
+        self._written.add(key)
+        return True
+
+
+def parse_again(parsed: Parsed) -> Json:
+    """Return a document's content as an object of its own, which may be changed."""
+    copied: Json = json.loads(json.dumps(parsed.value))
+    return copied
+
+
+def _entry(
+    document: Document,
+    workload: Workload,
+    result: Result,
+    remarks: list[Remark] | None = None,
+    *,
+    reason: str = "",
+    templates: tuple[str, ...] = (),
+) -> Entry:
+    return Entry(
+        source=document.source,
+        line=document.line,
+        title=workload.thing.title,
+        result=result,
+        namespace=workload.thing.namespace,
+        pod_path=workload.path,
+        reason=reason,
+        remarks=tuple(remarks or ()),
+        templates=templates,
+    )
+
+
+def _unconverted(document: Document, thing: Thing, why: str) -> Entry:
+    """Tell of an object that names managed resources where no pod is known."""
+    note = thing.kind.note if thing.kind else ""
+    return Entry(
+        source=document.source,
+        line=document.line,
+        title=thing.title,
+        result=Result.UNCHANGED if note else Result.REJECTED,
+        namespace=thing.namespace,
+        reason="" if note else f"{_REJECTED}: {why}",
+        remarks=(Remark(note),) if note else (),
+    )
+
+
+def _as_it_was(entry: Entry, reason: str = "") -> Entry:
+    """Return an entry for an object whose document is passed through."""
+    if entry.result is not Result.CHANGED:
+        return entry
+    return Entry(
+        source=entry.source,
+        line=entry.line,
+        title=entry.title,
+        result=Result.REJECTED,
+        namespace=entry.namespace,
+        pod_path=entry.pod_path,
+        reason=reason or f"{_REJECTED}: another object of its document cannot be",
+        remarks=entry.remarks,
+    )
+
+
+def _joined(document: Document, text: str, templates: list[Json], *, is_json: bool) -> str:
+    """Put templates before a document: its own separator and comments stay with it."""
+    if not templates:
+        return document.lead + text
+    line_break = "\r\n" if "\r\n" in document.text else "\n"
+    unit = json_unit(document.text)
+    written = [
+        json.dumps(each, indent=unit, ensure_ascii=False) + "\n" if is_json else as_yaml(each)
+        for each in templates
+    ]
+    if document.is_bare:
+        return document.lead + "".join(written).replace("\n", line_break) + text
+    before = "---\n".join(written).replace("\n", line_break)
+    if document.lead == f"---{line_break}":
+        return f"---{line_break}{before}{document.lead}{text}"
+    # kubectl does not see a separator with a comment, so that one goes first and a plain one stands
+    # between the templates and the document.
+    return f"{document.lead}{before}---{line_break}{text}"
+
+
+def json_unit(text: str) -> str | None:
+    """Return by how much JSON is indented; None for a single line."""
+    start = text.find("{") + 1
+    inner = text[start:].lstrip("\r\n")
+    blank = inner[: len(inner) - len(inner.lstrip(" \t"))]
+    return blank if len(inner) < len(text[start:]) else None
