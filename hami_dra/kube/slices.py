@@ -1,5 +1,6 @@
 """Publish a node's ResourceSlice, and notice when the API server stores less than was sent."""
 
+import contextlib
 import copy
 from typing import Any, Final
 
@@ -8,7 +9,9 @@ from hami_dra.kube.session import Session
 from hami_dra.migration import Json
 from hami_dra.migration.quantity import QuantityError, parse
 
-_PATH: Final = "/apis/resource.k8s.io/v1/resourceslices"
+PATH: Final = "/apis/resource.k8s.io/v1/resourceslices"
+"""The collection."""
+
 _GATED: Final = ("allowMultipleAllocations", "requestPolicy")
 _ATTEMPTS: Final = 5
 _AMOUNTS: Final = frozenset({"value", "default", "min", "max", "step", "validValues"})
@@ -53,17 +56,35 @@ async def publish(session: Session, wanted: Json) -> Json:
 
 
 async def _publish_once(session: Session, wanted: Json) -> Json:
-    path = f"{_PATH}/{wanted['metadata']['name']}"
+    path = f"{PATH}/{wanted['metadata']['name']}"
     try:
         found = await session.get(path)
     except NotFoundError:
-        stored = await session.create(_PATH, wanted)
+        stored = await session.create(PATH, wanted)
     else:
-        same = _meaning(found) == _meaning(wanted)
+        same = is_same(found, wanted)
         stored = found if same else await session.replace(path, _successor(found, wanted))
     if dropped := dropped_fields(wanted, stored):
         raise DroppedFieldsError(dropped)
     return stored
+
+
+async def remove(session: Session, found: Json) -> None:
+    """Delete a slice, unless it changed since it was read.
+
+    Raises:
+        ApiError: if the server refuses.
+        UnreachableError: if it does not answer.
+    """
+    metadata = found["metadata"]
+    seen = {name: metadata[name] for name in ("uid", "resourceVersion") if name in metadata}
+    with contextlib.suppress(NotFoundError, ConflictError):
+        await session.delete(f"{PATH}/{metadata['name']}", options={"preconditions": seen})
+
+
+def is_same(found: Json, wanted: Json) -> bool:
+    """Tell whether a stored slice says what is wanted, however the server spells it."""
+    return bool(_meaning(found) == _meaning(wanted))
 
 
 def dropped_fields(sent: Json, stored: Json) -> tuple[str, ...]:

@@ -107,6 +107,14 @@ class Checkpoint:
             return Loaded(content, source, tuple(troubles))
         return Loaded(Content(boot_id, {}), Source.NOTHING, tuple(troubles))
 
+    def version(self) -> tuple[int, int, int] | None:
+        """Return what tells one write from another; None if there is no file."""
+        try:
+            found = (self._directory / NAME).stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
     def save(self, content: Content) -> None:
         """Replace what is remembered.
 

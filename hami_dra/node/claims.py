@@ -13,16 +13,18 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from hami_dra.migration import Json
 from hami_dra.node.allocation import PrepareError
-from hami_dra.node.checkpoint import Checkpoint, Content
+from hami_dra.node.checkpoint import Checkpoint, Content, NewerFormatError
 from hami_dra.node.claim_files import ClaimFiles, sentence
 from hami_dra.node.host import Host
 from hami_dra.node.prepare import Holding, plan
 from hami_dra.node.record import Record, State
 from hami_dra.node.share import Share
+from hami_dra.node.turns import Turns
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class Claims:
         checkpoint: where it is remembered.
         files: the files of claims.
         host: what this node offers.
+        lock: the file by which agents of one node take turns.
     """
 
     def __init__(
@@ -43,6 +46,8 @@ class Claims:
         checkpoint: Checkpoint,
         files: ClaimFiles,
         host: Host,
+        *,
+        lock: Path,
     ) -> None:
         self._content = content
         self._records = dict(content.records)
@@ -51,6 +56,8 @@ class Claims:
         self._files = files
         self._host = host
         self._mutex = threading.Lock()
+        self._seen = checkpoint.version()
+        self._turns = Turns(lock, self._catch_up)
         self._committer = _Committer(self._save)
         self._locks: dict[str, _ClaimLock] = {}
 
@@ -65,12 +72,9 @@ class Claims:
         Raises:
             PrepareError: if its files cannot be put right.
         """
-        with self._mutex:
-            record = self._records.get(uid)
-        if record is None or record.state is not State.PREPARED:
-            return None
         with self._alone(uid):
-            record = self._records.get(uid)
+            with self._mutex:
+                record = self._records.get(uid)
             if record is None or record.state is not State.PREPARED:
                 return None
             self._files.have(record)
@@ -133,7 +137,13 @@ class Claims:
 
     def remove_orphans(self) -> tuple[str, ...]:
         """Remove files of claims that are not remembered; return their names."""
-        return self._files.remove_orphans(self.records().keys() | self._unreadable.keys())
+        with self._turns.turn():
+            return self._files.remove_orphans(self.records().keys() | self._unreadable.keys())
+
+    def alive(self) -> None:
+        """Return unless another thread or agent keeps the locks that all work needs."""
+        with self._turns.turn(), self._mutex:
+            pass
 
     def _reserve(self, claim: Json) -> Record:
         """Plan a claim against all others and remember it before anything of it exists."""
@@ -179,6 +189,20 @@ class Claims:
                 self._content, records=dict(self._records), unreadable=dict(self._unreadable)
             )
         self._checkpoint.save(content)
+        self._seen = self._checkpoint.version()
+
+    def _catch_up(self) -> None:
+        """Take in what another agent of this node has written since."""
+        if self._checkpoint.version() == self._seen:
+            return
+        try:
+            found = self._checkpoint.load(self._content.boot_id).content
+        except NewerFormatError as error:
+            raise PrepareError(str(error)) from error
+        with self._mutex:
+            self._records = dict(found.records)
+            self._unreadable = dict(found.unreadable)
+        self._seen = self._checkpoint.version()
 
     @contextmanager
     def _alone(self, uid: str) -> Iterator[None]:
@@ -187,7 +211,7 @@ class Claims:
             lock = self._locks.setdefault(uid, _ClaimLock())
             lock.users += 1
         try:
-            with lock.lock:
+            with self._turns.turn(), lock.lock:
                 yield
         finally:
             with self._mutex:

@@ -63,6 +63,7 @@ class HealthBoard:
             news = self._news
             yield self.now()
             try:
-                await asyncio.wait_for(news.wait(), self._resend_s)
+                async with asyncio.timeout(self._resend_s):
+                    await news.wait()
             except TimeoutError:
                 continue

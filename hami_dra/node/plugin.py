@@ -43,6 +43,9 @@ class Machine(Protocol):
     def unprepare(self, uid: str) -> None:
         """Have nothing of a claim."""
 
+    def alive(self) -> None:
+        """Return unless something hangs."""
+
 
 class Plugin:
     """The handlers of both versions of the DRA service.
@@ -75,6 +78,20 @@ class Plugin:
         """Unprepare claims; the answers are errors, empty where it worked."""
         answers = await asyncio.gather(*(self._unprepare(claim) for claim in claims))
         return {claim.uid: answer for claim, answer in zip(claims, answers, strict=True)}
+
+    def stuck(self, limit_s: float) -> str:
+        """Return what hangs, for the liveness probe; called from another thread.
+
+        Args:
+            limit_s: how long a thread for claims may keep us waiting.
+        """
+        try:
+            self._threads.submit(self._machine.alive).result(limit_s)
+        except TimeoutError:
+            return f"work on claims has not moved for {limit_s:g} s"
+        except RuntimeError:
+            return ""  # it is shutting down
+        return ""
 
     def close(self) -> None:
         """Wait for what is being done."""
@@ -146,6 +163,9 @@ class Refusing:
     def unprepare(self, uid: str) -> None:  # noqa: ARG002 - the protocol's
         """Refuse."""
         raise PrepareError(self._why)
+
+    def alive(self) -> None:
+        """Hang never."""
 
 
 def _device(uid: str, share: Share) -> PreparedDevice:

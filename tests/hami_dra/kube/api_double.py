@@ -26,8 +26,11 @@ REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 
 _GROUPS = (API, REGISTRATION, "/api/v1")
 _KINDS = {
+    "events",
     "limitranges",
     "mutatingwebhookconfigurations",
+    "nodes",
+    "resourceclaims",
     "resourceclaimtemplates",
     "resourceslices",
     "secrets",
@@ -251,10 +254,14 @@ def _selected(request: web.BaseRequest, item: Json) -> bool:
     name, _, value = request.query.get("labelSelector", "").partition("=")
     if name and item["metadata"].get("labels", {}).get(name) != value:
         return False
-    field, _, wanted = request.query.get("fieldSelector", "").partition("=")
-    if field == "metadata.name":
-        return bool(item["metadata"]["name"] == wanted)
-    return not field or bool(item["spec"].get("driver") == wanted)
+    fields = request.query.get("fieldSelector", "")
+    return all(_has(item, field) for field in fields.split(",") if field)
+
+
+def _has(item: Json, field: str) -> bool:
+    path, _, wanted = field.partition("=")
+    part, name = path.split(".")
+    return bool(item.get(part, {}).get(name) == wanted)
 
 
 def status_object(code: int, reason: str, message: str) -> Json:

@@ -122,7 +122,11 @@ class Disk:
         checkpoint = Checkpoint(self.state, files)
         recovery = recover(checkpoint, self.directories, self.boot_id)
         claims = Claims(
-            recovery.content, checkpoint, ClaimFiles(files, self.directories, self.host), self.host
+            recovery.content,
+            checkpoint,
+            ClaimFiles(files, self.directories, self.host),
+            self.host,
+            lock=self.state / "lock",
         )
         claims.remove_orphans()
         claims.restore()

@@ -5,7 +5,7 @@ it knows, answers, keeps the connection, and calls prepare and unprepare within 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +58,7 @@ class RegisteredPlugin:
 
     async def health(
         self, service: str = "v1.DRAResourceHealth"
-    ) -> AsyncIterator[tuple[DeviceHealth, ...]]:
+    ) -> AsyncGenerator[tuple[DeviceHealth, ...], None]:
         """Follow the devices' health."""
         call = self.channel.unary_stream(
             f"/{service}/NodeWatchResources", wire.encode_empty, wire.decode_health

@@ -22,6 +22,7 @@ from hami_dra.node.claims import Claims, holdings
 from hami_dra.node.limits import decode_control
 from hami_dra.node.prepare import Node
 from hami_dra.node.record import State
+from hami_dra.node.turns import SecondAgentError, claim_for_life
 from tests.hami_dra.node.cdi_validator import validate_all
 from tests.hami_dra.node.claims import CARDS, DRIVER, NODE, Disk, claim, result
 
@@ -470,3 +471,29 @@ def test_a_claim_of_a_card_that_is_gone_can_only_be_unprepared(disk: Disk) -> No
     claims.unprepare(uid)
 
     assert disk.names() == set()
+
+
+def test_two_agents_of_one_node_know_what_the_other_did(disk: Disk) -> None:
+    first, second = disk.start(), disk.start()
+    wanted = claim(result(cores="70"))
+    uid = wanted["metadata"]["uid"]
+    shares = first.prepare(wanted)
+
+    assert second.repeat(uid) == shares
+    with pytest.raises(PrepareError, match="held by ns/c"):
+        second.prepare(claim(result(cores="70"), name="other"))
+    second.unprepare(uid)
+
+    assert first.repeat(uid) is None
+    other = claim(result(cores="70"), name="other")
+    first.prepare(other)
+    assert second.repeat(other["metadata"]["uid"])
+
+
+def test_only_one_agent_works_where_one_was_promised(tmp_path: Path) -> None:
+    first = claim_for_life(tmp_path / "lock")
+
+    with pytest.raises(SecondAgentError, match="already has one"):
+        claim_for_life(tmp_path / "lock")
+    os.close(first)
+    os.close(claim_for_life(tmp_path / "lock"))

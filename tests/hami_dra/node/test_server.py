@@ -16,7 +16,7 @@ from hami_dra.migration import Json
 from hami_dra.node.health import HealthBoard
 from hami_dra.node.messages import ClaimReference, Health
 from hami_dra.node.metrics import Metrics
-from hami_dra.node.plugin import Plugin, Refusing
+from hami_dra.node.plugin import Machine, Plugin, Refusing
 from hami_dra.node.server import KubeletServer
 from hami_dra.node.sockets import SocketPathError, Sockets, choose, remove_dead
 from tests.hami_dra.node.claims import DEVICES, DRIVER, NODE, Disk, claim, result
@@ -41,6 +41,8 @@ class Served:
     stored: dict[str, Json] = field(default_factory=dict)
     reads: list[str] = field(default_factory=list)
     away: bool = False
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
 
     def store(self, wanted: Json) -> ClaimReference:
         """Have a claim in the API server."""
@@ -50,6 +52,8 @@ class Served:
     async def find(self, wanted: ClaimReference) -> Json | None:
         """Read a claim as the API server gives it."""
         self.reads.append(wanted.uid)
+        self.arrived.set()
+        await self.gate.wait()
         if self.away:
             raise UnreachableError("GET: connection refused")
         return self.stored.get(wanted.uid)
@@ -60,7 +64,7 @@ async def serving(
     root: Path,
     *,
     instance: str = "",
-    machine: Callable[[Disk], object] = lambda disk: disk.start(),
+    machine: Callable[[Disk], Machine] = lambda disk: disk.start(),
 ) -> AsyncIterator[Served]:
     registry = root / "registry"
     registry.mkdir(exist_ok=True)
@@ -72,9 +76,10 @@ async def serving(
     async def find(wanted: ClaimReference) -> Json | None:
         return await shown.find(wanted)
 
-    plugin = Plugin(machine(disk), find, metrics)  # type: ignore[arg-type] - any machine
+    plugin = Plugin(machine(disk), find, metrics)
     server = KubeletServer(sockets, driver=DRIVER, plugin=plugin, health=board, metrics=metrics)
     shown = Served(disk, kubelet, sockets, board, metrics, server)
+    shown.gate.set()
     await server.start()
     try:
         yield shown
@@ -205,7 +210,8 @@ async def test_both_health_services_are_served(tmp_path: Path) -> None:
 
 async def test_garbage_is_refused_and_harms_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
-        call = plugin.channel.unary_unary(f"/{plugin.service}/NodePrepareResources")
+        path = f"/{plugin.service}/NodePrepareResources"
+        call: aio.UnaryUnaryMultiCallable[bytes, bytes] = plugin.channel.unary_unary(path)
         with pytest.raises(aio.AioRpcError):
             await call(b"\xff\xff\xff", timeout=5)
 
@@ -231,22 +237,14 @@ async def test_calls_are_counted(tmp_path: Path) -> None:
 async def test_calls_in_progress_end_well_when_the_agent_stops(tmp_path: Path) -> None:
     async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
         wanted = agent.store(claim(result()))
-        arrived, go = asyncio.Event(), asyncio.Event()
-        find = agent.find
-
-        async def slow(claim: ClaimReference) -> Json | None:
-            arrived.set()
-            await go.wait()
-            return await find(claim)
-
-        agent.find = slow  # type: ignore[method-assign]
+        agent.gate.clear()
         call = asyncio.ensure_future(plugin.prepare(wanted))
-        await arrived.wait()
+        await agent.arrived.wait()
         stopping = asyncio.ensure_future(agent.server.stop())
         await asyncio.to_thread(
             until, lambda: not agent.kubelet.sockets(), what="the agent left the registry"
         )
-        go.set()
+        agent.gate.set()
 
         assert (await call)[wanted.uid].error == ""
         await stopping

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from webhook.logs import LogFormat, configure
+from hami_dra.logs import LogFormat, configure
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,119 @@
+"""Look at a node as the agent would, and say what is missing and how to mend it."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hami_dra.node import sockets
+from hami_dra.node.backend import BackendError
+from hami_dra.node.choose import choose_backend
+from hami_dra.node.devices import WHOLE, device_name
+from hami_dra.node.inventory import Card
+from hami_dra.node.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not as the agent needs it.
+
+    Attributes:
+        what: what was found and what was expected.
+        fix: what to do.
+    """
+
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the agent would do on this node.
+
+    Attributes:
+        source: where cards come from.
+        driver: the DRA driver's name.
+        cards: what would be published.
+        slots: the slots of one tenant.
+        cdi_directory: where CDI files would be written.
+        problems: what is missing.
+    """
+
+    source: str
+    driver: str
+    cards: tuple[Card, ...]
+    slots: int
+    cdi_directory: Path
+    problems: tuple[Problem, ...]
+
+    @property
+    def is_well(self) -> bool:
+        """Tell whether nothing is missing."""
+        return not self.problems
+
+
+def findings(settings: Settings, *, root: Path = Path("/")) -> Findings:
+    """Look at this node; changes nothing and asks no API server."""
+    source, cards = "none", tuple[Card, ...]()
+    problems: list[Problem] = []
+    try:
+        backend = choose_backend(settings, root=root)
+        source, cards = backend.name, tuple(backend.cards())
+        backend.edits()
+    except BackendError as error:
+        problems.append(Problem(str(error), "see the message"))
+    return Findings(
+        source=source,
+        driver=settings.driver,
+        cards=cards,
+        slots=WHOLE // settings.split_count,
+        cdi_directory=settings.cdi_directory,
+        problems=(*problems, *_directory_problems(settings), *_socket_problems(settings)),
+    )
+
+
+def render(found: Findings) -> str:
+    """Write findings for people."""
+    lines = [
+        f"cards: {found.source}, {len(found.cards)} found",
+        *(
+            f"  {device_name(card.uuid)}  {card.product_name}  {card.memory_mib}Mi"
+            f"  cores {WHOLE}  slots {WHOLE} ({found.slots} a tenant)"
+            for card in found.cards
+        ),
+        f"driver: {found.driver}",
+        f"CDI files: {found.cdi_directory}",
+    ]
+    for problem in found.problems:
+        lines += [f"problem: {problem.what}", f"  fix: {problem.fix}"]
+    return "\n".join([*lines, "all is well" if found.is_well else "not ready"])
+
+
+def _directory_problems(settings: Settings) -> Iterator[Problem]:
+    if not settings.registry.is_dir():
+        yield Problem(
+            f"found no directory {settings.registry}, expected the kubelet's plugin registry",
+            "name the kubelet's root with --kubelet-directory (its flag --root-dir), and mount it"
+            " into the agent's pod under the same path",
+        )
+    wanted = {
+        "plugins": settings.plugin_directory,
+        "CDI files": settings.cdi_directory,
+        "files of claims": settings.run_directory,
+    }
+    for purpose, path in wanted.items():
+        nearest = next(each for each in (path, *path.parents) if each.exists())
+        if not os.access(nearest, os.W_OK):
+            yield Problem(
+                f"found {nearest} not writable, expected a place for {purpose} at {path}",
+                "run the agent as root, and mount the directory into its pod without readOnly",
+            )
+
+
+def _socket_problems(settings: Settings) -> Iterator[Problem]:
+    try:
+        sockets.choose(
+            settings.registry, settings.plugin_directory, settings.driver, settings.instance
+        )
+    except sockets.SocketPathError as error:
+        yield Problem(str(error), "use a kubelet directory with a shorter path")
