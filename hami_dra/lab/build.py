@@ -103,7 +103,7 @@ class Builder:
             *("-ldflags", linker_flags(module.version), "-o", str(output), "."),
         ]
         text = f"building Kubernetes {module.version} ({_DURATION})"
-        code, said = progress.run(argv, text=text, cwd=self.source, env=_environment())
+        code, said = progress.run(argv, text=text, cwd=self.source, env=go_environment())
         if code:
             raise LabError(
                 f"go build: exit code {code}, expected a binary of Kubernetes {module.version};"
@@ -131,7 +131,7 @@ class Builder:
 
     def _run(self, *arguments: str) -> bytes:
         return subprocess.run(
-            [self.go, *arguments], env=_environment(), check=True, stdout=subprocess.PIPE
+            [self.go, *arguments], env=go_environment(), check=True, stdout=subprocess.PIPE
         ).stdout
 
 
@@ -208,7 +208,7 @@ def linker_flags(version: str) -> str:
     )
 
 
-def _environment() -> dict[str, str]:
+def go_environment() -> dict[str, str]:
     """Keep a user's Go settings from changing what is built."""
     ours = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
     return {**os.environ, **ours}

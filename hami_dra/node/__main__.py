@@ -60,6 +60,7 @@ def run(
     cdi_directory: CdiDirectory = None,
     run_directory: RunDirectory = None,
     instance: Annotated[str | None, _option("instance")] = None,
+    library: Annotated[Path | None, _option("library")] = None,
     address: Annotated[str | None, _option("address")] = None,
     port: Annotated[int | None, _option("port")] = None,
     kubeconfig: Kubeconfig = None,

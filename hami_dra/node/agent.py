@@ -25,6 +25,7 @@ from hami_dra.node.claims import Claims
 from hami_dra.node.files import Files
 from hami_dra.node.health import HealthBoard
 from hami_dra.node.host import Directories
+from hami_dra.node.library import Library
 from hami_dra.node.messages import ClaimReference
 from hami_dra.node.metrics import Metrics
 from hami_dra.node.node_state import NodeState
@@ -61,8 +62,14 @@ class Agent:
         self._metrics = Metrics()
         events = NodeEvents(session, COMPONENT, settings.name)
         self._troubles = Troubles(events, self._metrics)
+        self._library = (
+            Library(settings.library, settings.plugin_directory / "lib", Files())
+            if settings.library
+            else None
+        )
         self._state = NodeState(
             backend,
+            library=self._library,
             name=settings.name,
             driver=settings.driver,
             split_count=settings.split_count,
@@ -88,6 +95,8 @@ class Agent:
         chosen = self._prepare_directories()
         with self._alone():
             await asyncio.to_thread(self._state.refresh)
+            if self._library:
+                await asyncio.to_thread(self._library.install)
             machine = await self._machine()
             plugin = Plugin(machine, self._find, self._metrics)
             server = KubeletServer(
@@ -186,7 +195,7 @@ class Agent:
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(self._publisher.run()),
-                tasks.create_task(self._look_at_cards()),
+                tasks.create_task(self._look_at_cards(machine)),
             ]
             if isinstance(machine, Claims):
                 running.append(tasks.create_task(Reconciler(machine, self._find_record).run()))
@@ -221,8 +230,8 @@ class Agent:
         troubles = {kind.value: text for kind, text in self._troubles.current().items()}
         return {"registration": registered, "slice": published, **troubles}
 
-    async def _look_at_cards(self) -> None:
-        """Notice cards that come, go, fail and recover."""
+    async def _look_at_cards(self, machine: Machine) -> None:
+        """Notice cards that come, go, fail and recover, and libraries that nobody has any more."""
         while True:
             self._board.show(self._state.health())
             self._metrics.unhealthy.set(sum(1 for _, wrong in self._state.health() if wrong))
@@ -230,9 +239,17 @@ class Agent:
                 await self._troubles.begin(Trouble.CARDS, self._state.problem)
             else:
                 self._troubles.end(Trouble.CARDS)
+            await asyncio.to_thread(self._remove_libraries, machine)
             await asyncio.sleep(_LOOK_S)
             if await asyncio.to_thread(self._state.refresh):
                 self._publisher.refresh()
+
+    def _remove_libraries(self, machine: Machine) -> None:
+        if self._library is None or not isinstance(machine, Claims):
+            return
+        used = {record.library for record in machine.records().values()}
+        for digest in self._library.remove_unused(used):
+            _log.info("library that no claim has removed: %s", digest)
 
     async def _find(self, claim: ClaimReference) -> Json | None:
         return await find_claim(self._session, claim.namespace, claim.name, claim.uid)

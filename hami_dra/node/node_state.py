@@ -10,6 +10,7 @@ from hami_dra.node.backend import Backend, BackendError
 from hami_dra.node.cdi import Mount, NodeEdits
 from hami_dra.node.devices import device_name, resource_slice
 from hami_dra.node.inventory import Card
+from hami_dra.node.library import Library
 from hami_dra.node.prepare import Node
 
 _Found: TypeAlias = tuple[tuple[Card, ...], dict[str, str], NodeEdits | None, str]
@@ -23,10 +24,20 @@ class NodeState:
         name: the node's name.
         driver: our driver's name.
         split_count: how many tenants a card may have.
+        library: the native library; None for none.
     """
 
-    def __init__(self, backend: Backend, *, name: str, driver: str, split_count: int) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        name: str,
+        driver: str,
+        split_count: int,
+        library: Library | None = None,
+    ) -> None:
         self._backend = backend
+        self._library = library
         self._name = name
         self._driver = driver
         self._split_count = split_count
@@ -73,11 +84,22 @@ class NodeState:
 
     def library(self) -> str:
         """Return the digest of the native library that new claims get; empty for none."""
-        return ""
+        return self._library.digest if self._library else ""
 
-    def library_mounts(self, digest: str) -> Sequence[Mount]:  # noqa: ARG002 - none yet
-        """Return the mounts that bring a library into a container."""
-        return ()
+    def library_mounts(self, digest: str) -> Sequence[Mount]:
+        """Return the mounts that bring a library into a container.
+
+        Raises:
+            PrepareError: if that library is not on the node.
+        """
+        if not digest:
+            return ()
+        if self._library is None:
+            raise PrepareError(
+                "the claim was prepared with the native library, and this agent has none: start it"
+                " with --library"
+            )
+        return self._library.mounts(digest)
 
     def slice(self, node_uid: str) -> Json:
         """Build the slice to publish."""

@@ -53,6 +53,9 @@ class Settings(BaseSettings):
     instance: str = ""
     """Tells apart agents that live on one node at one time, as in a rolling update: the pod's UID.
     Empty: there is only one, and a second one is refused."""
+    library: Path | None = None
+    """libvgpu.so, the library that holds containers to their limits. Default: none, and limits are
+    told to containers but not enforced in them."""
     address: str = ""
     """Address for probes and metrics. Default: every address of both families."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
