@@ -59,6 +59,11 @@ bench: $(STAMP) ## Measure migrations, as ratios in one run.
 	@$(BIN)/pytest tests/bench -o python_files="bench_*.py" -o python_functions="bench_*" -p no:randomly -s \
 		--timeout=0 --benchmark-columns=median,iqr,rounds --benchmark-sort=name
 
+.PHONY: bench-node
+bench-node: $(STAMP) ## Measure the node agent against a real API server.
+	@$(BIN)/python -m hami_dra.lab build
+	@$(BIN)/python -m tests.node.bench
+
 .PHONY: check
 check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/ruff format --check --quiet .
@@ -66,7 +71,7 @@ check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/codespell
-	@test -z "$$("$$($(BIN)/go env GOROOT)/bin/gofmt" -l tests/cluster)"
+	@test -z "$$("$$($(BIN)/go env GOROOT)/bin/gofmt" -l tests/cluster tests/node)"
 
 .PHONY: fix
 fix: $(STAMP) ## Format and repair what the linter can.

@@ -107,6 +107,10 @@ class ApiDouble:
         """Return what is stored."""
         return self._objects[(kind, namespace, name)]
 
+    def all(self, kind: str) -> list[Json]:
+        """Return everything of a kind that is stored."""
+        return [item for (each, _, _), item in self._objects.items() if each == kind]
+
     def forget_history(self) -> None:
         """Compact: watches from before now get 410."""
         self._oldest = self._version

@@ -1,6 +1,7 @@
 """The kubelet registers the plugin, prepares and unprepares claims, and learns how cards are."""
 
 import asyncio
+import fcntl
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -38,6 +39,7 @@ class Served:
     board: HealthBoard
     metrics: Metrics
     server: KubeletServer
+    plugin: Plugin
     stored: dict[str, Json] = field(default_factory=dict)
     reads: list[str] = field(default_factory=list)
     away: bool = False
@@ -78,7 +80,7 @@ async def serving(
 
     plugin = Plugin(machine(disk), find, metrics)
     server = KubeletServer(sockets, driver=DRIVER, plugin=plugin, health=board, metrics=metrics)
-    shown = Served(disk, kubelet, sockets, board, metrics, server)
+    shown = Served(disk, kubelet, sockets, board, metrics, server, plugin)
     shown.gate.set()
     await server.start()
     try:
@@ -232,6 +234,17 @@ async def test_calls_are_counted(tmp_path: Path) -> None:
             )
 
         assert (count("done"), count("repeated"), count("failed")) == (1, 1, 1)
+
+
+async def test_the_liveness_probe_sees_work_that_hangs(tmp_path: Path) -> None:
+    async with serving(tmp_path) as agent:
+        lock = agent.disk.state / "lock"
+        lock.touch()
+        with lock.open() as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            assert "has not moved" in await asyncio.to_thread(agent.plugin.stuck, 0.05)
+
+        assert await asyncio.to_thread(agent.plugin.stuck, 30) == ""
 
 
 async def test_calls_in_progress_end_well_when_the_agent_stops(tmp_path: Path) -> None:
