@@ -13,7 +13,10 @@ PATH: Final = "/apis/resource.k8s.io/v1/resourceslices"
 """The collection."""
 
 _GATED: Final = ("allowMultipleAllocations", "requestPolicy")
+_TAINTS: Final = "taints"
 _ATTEMPTS: Final = 5
+# The server writes into a taint when it was added.
+_SERVERS_OWN: Final = frozenset({"timeAdded"})
 _AMOUNTS: Final = frozenset({"value", "default", "min", "max", "step", "validValues"})
 
 
@@ -30,6 +33,12 @@ class DroppedFieldsError(Exception):
 
     def __str__(self) -> str:
         """Render what was found and what to do."""
+        if self.fields == (_TAINTS,):
+            return (
+                "the API server dropped the taints of cards that failed, so pods still get them:"
+                " switch the feature gate DRADeviceTaints on in kube-apiserver and kube-scheduler"
+                " (it is on by default since 1.36)"
+            )
         return (
             f"the API server dropped {', '.join(self.fields)} from the ResourceSlice, so every card"
             " would be given away whole: switch the feature gate DRAConsumableCapacity on in"
@@ -101,6 +110,7 @@ def dropped_fields(sent: Json, stored: Json) -> tuple[str, ...]:
 def _missing(sent: Json, stored: Json) -> list[str]:
     share, policy = _GATED
     found = [] if stored.get(share) == sent.get(share) else [share]
+    found += [_TAINTS] if sent.get(_TAINTS) and not stored.get(_TAINTS) else []
     kept = stored.get("capacity") or {}
     found += [
         f"capacity.{name}.{policy}"
@@ -127,6 +137,7 @@ def _by_value(part: Any) -> Any:  # noqa: ANN401 - any JSON
     return {
         name: _amounts(value) if name in _AMOUNTS else _by_value(value)
         for name, value in part.items()
+        if name not in _SERVERS_OWN
     }
 
 

@@ -18,7 +18,7 @@ from hami_dra.node import check as checking
 from hami_dra.node.agent import Agent
 from hami_dra.node.backend import BackendError
 from hami_dra.node.choose import choose_backend
-from hami_dra.node.settings import PREFIX, Devices, Settings
+from hami_dra.node.settings import PREFIX, CdiMode, Devices, Settings
 from hami_dra.node.sockets import SocketPathError
 from hami_dra.node.turns import SecondAgentError
 
@@ -41,6 +41,7 @@ Profile = Annotated[str | None, _option("profile")]
 Count = Annotated[int | None, _option("count")]
 SplitCount = Annotated[int | None, _option("split_count")]
 KubeletDirectory = Annotated[Path | None, _option("kubelet_directory")]
+Mode = Annotated[CdiMode | None, _option("cdi_mode")]
 CdiDirectory = Annotated[Path | None, _option("cdi_directory")]
 RunDirectory = Annotated[Path | None, _option("run_directory")]
 Kubeconfig = Annotated[Path | None, _option("kubeconfig")]
@@ -58,6 +59,7 @@ def run(
     split_count: SplitCount = None,
     kubelet_directory: KubeletDirectory = None,
     cdi_directory: CdiDirectory = None,
+    cdi_mode: Mode = None,
     run_directory: RunDirectory = None,
     instance: Annotated[str | None, _option("instance")] = None,
     library: Annotated[Path | None, _option("library")] = None,
@@ -95,6 +97,7 @@ def check(
     split_count: SplitCount = None,
     kubelet_directory: KubeletDirectory = None,
     cdi_directory: CdiDirectory = None,
+    cdi_mode: Mode = None,
     run_directory: RunDirectory = None,
 ) -> None:
     """Tell what would be published from this node and what is missing; changes nothing.

@@ -234,15 +234,23 @@ class Agent:
         """Notice cards that come, go, fail and recover, and libraries that nobody has any more."""
         while True:
             self._board.show(self._state.health())
-            self._metrics.unhealthy.set(sum(1 for _, wrong in self._state.health() if wrong))
-            if self._state.problem:
-                await self._troubles.begin(Trouble.CARDS, self._state.problem)
-            else:
-                self._troubles.end(Trouble.CARDS)
+            await self._tell_of_cards()
             await asyncio.to_thread(self._remove_libraries, machine)
             await asyncio.sleep(_LOOK_S)
             if await asyncio.to_thread(self._state.refresh):
                 self._publisher.refresh()
+
+    async def _tell_of_cards(self) -> None:
+        failed = [f"{name}: {wrong}" for name, wrong in self._state.health() if wrong]
+        self._metrics.unhealthy.set(len(failed))
+        for kind, text in (
+            (Trouble.CARDS, self._state.problem),
+            (Trouble.CARD, "; ".join(failed)),
+        ):
+            if text:
+                await self._troubles.begin(kind, text)
+            else:
+                self._troubles.end(kind)
 
     def _remove_libraries(self, machine: Machine) -> None:
         if self._library is None or not isinstance(machine, Claims):

@@ -1,8 +1,9 @@
 """Where cards come from: NVIDIA's driver, or a simulation (ruling 41)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from hami_dra.node import simulated
 from hami_dra.node.cdi import NodeEdits
@@ -11,8 +12,25 @@ from hami_dra.node.inventory import Card
 _SIGNS: Final = ("dev/nvidiactl", "proc/driver/nvidia/version")
 
 
+FindEdits: TypeAlias = Callable[[Sequence[Card]], NodeEdits]
+"""Find out what containers need to use cards, or raise a `BackendError`."""
+
+
 class BackendError(Exception):
     """The cards cannot be found or used; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardTrouble:
+    """What is wrong with a card.
+
+    Attributes:
+        code: a short name, fit for the value of a label, such as `xid-79`.
+        message: a sentence.
+    """
+
+    code: str
+    message: str
 
 
 class Backend(Protocol):
@@ -29,7 +47,7 @@ class Backend(Protocol):
             BackendError: if they cannot be found now.
         """
 
-    def troubles(self) -> Mapping[str, str]:
+    def troubles(self) -> Mapping[str, CardTrouble]:
         """Return what is wrong with cards, by UUID."""
 
     def edits(self) -> NodeEdits:
@@ -70,7 +88,7 @@ class SimulatedCards:
         """Return the cards."""
         return self._cards
 
-    def troubles(self) -> Mapping[str, str]:
+    def troubles(self) -> Mapping[str, CardTrouble]:
         """Return nothing: what does not exist does not break."""
         return {}
 
@@ -88,7 +106,7 @@ class NoCards:
         """Return nothing."""
         return ()
 
-    def troubles(self) -> Mapping[str, str]:
+    def troubles(self) -> Mapping[str, CardTrouble]:
         """Return nothing."""
         return {}
 

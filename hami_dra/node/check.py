@@ -61,7 +61,7 @@ def findings(settings: Settings, *, root: Path = Path("/")) -> Findings:
         source, cards = backend.name, tuple(backend.cards())
         backend.edits()
     except BackendError as error:
-        problems.append(Problem(str(error), "see the message"))
+        problems.append(Problem(str(error), "do what this says, and check again"))
     return Findings(
         source=source,
         driver=settings.driver,

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from hami_dra.node.backend import Backend, BackendError, NoCards, SimulatedCards, real_cards
-from hami_dra.node.settings import Devices, Settings
+from hami_dra.node.backend import Backend, FindEdits, NoCards, SimulatedCards, real_cards
+from hami_dra.node.settings import CdiMode, Devices, Settings
 
 
 def choose_backend(settings: Settings, *, root: Path = Path("/")) -> Backend:
@@ -20,7 +20,13 @@ def choose_backend(settings: Settings, *, root: Path = Path("/")) -> Backend:
         return SimulatedCards(settings.profile, settings.count, settings.name, root=root)
     if settings.devices is Devices.AUTO and real_cards(root) is None:
         return NoCards()
-    raise BackendError(
-        "found NVIDIA's driver, and this release does not read its cards yet; it serves simulated"
-        " ones on nodes without it"
-    )
+    # Loaded here alone: a node without cards needs neither NVML nor a YAML parser.
+    from hami_dra.node import edits  # noqa: PLC0415
+    from hami_dra.node.nvml import NvmlCards  # noqa: PLC0415
+
+    ways: dict[CdiMode, list[FindEdits]] = {
+        CdiMode.TOOLKIT: [edits.from_toolkit],
+        CdiMode.SPEC: [edits.from_host],
+        CdiMode.AUTO: [edits.from_toolkit, edits.from_host],
+    }
+    return NvmlCards(edits.first_that_works(ways[settings.cdi_mode]), root=root)

@@ -6,14 +6,14 @@ from typing import TypeAlias
 
 from hami_dra.migration import Json
 from hami_dra.node.allocation import PrepareError
-from hami_dra.node.backend import Backend, BackendError
+from hami_dra.node.backend import Backend, BackendError, CardTrouble
 from hami_dra.node.cdi import Mount, NodeEdits
 from hami_dra.node.devices import device_name, resource_slice
 from hami_dra.node.inventory import Card
 from hami_dra.node.library import Library
 from hami_dra.node.prepare import Node
 
-_Found: TypeAlias = tuple[tuple[Card, ...], dict[str, str], NodeEdits | None, str]
+_Found: TypeAlias = tuple[tuple[Card, ...], dict[str, CardTrouble], NodeEdits | None, str]
 
 
 class NodeState:
@@ -44,7 +44,7 @@ class NodeState:
         self._lock = threading.Lock()
         self._node = Node(name, driver, {}, split_count)
         self._order: tuple[Card, ...] = ()
-        self._troubles: dict[str, str] = {}
+        self._troubles: dict[str, CardTrouble] = {}
         self._edits: NodeEdits | None = None
         self._problem = ""
 
@@ -109,11 +109,14 @@ class NodeState:
             node_uid=node_uid,
             driver=self._driver,
             split_count=self._split_count,
+            unhealthy={uuid: trouble.code for uuid, trouble in self._troubles.items()},
         )
 
     def health(self) -> tuple[tuple[str, str], ...]:
         """Return each device and what is wrong with it, empty for nothing."""
         with self._lock:
             return tuple(
-                (device_name(card.uuid), self._troubles.get(card.uuid, "")) for card in self._order
+                (device_name(card.uuid), wrong.message if wrong else "")
+                for card in self._order
+                for wrong in [self._troubles.get(card.uuid)]
             )

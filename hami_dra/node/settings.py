@@ -21,6 +21,14 @@ class Devices(StrEnum):
     SIMULATED = "simulated"
 
 
+class CdiMode(StrEnum):
+    """How to find out what containers need to use real cards."""
+
+    AUTO = "auto"
+    TOOLKIT = "toolkit"
+    SPEC = "spec"
+
+
 class Settings(BaseSettings):
     """Environment variables HAMI_DRA_NODE_<FIELD>; flags of the same name win."""
 
@@ -48,6 +56,9 @@ class Settings(BaseSettings):
     """The kubelet's root directory, with the same path inside and outside of the container."""
     cdi_directory: Path = Path("/var/run/cdi")
     """A directory in which the container runtime looks for CDI files."""
+    cdi_mode: CdiMode = CdiMode.AUTO
+    """toolkit: ask nvidia-ctk. spec: read the CDI spec that it made on the host. auto: the first of
+    these that works. Simulated cards need neither."""
     run_directory: Path = Path("/run/hami-dra")
     """Where the files of claims lie until the next boot, with the same path inside and outside."""
     instance: str = ""

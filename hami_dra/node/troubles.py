@@ -23,7 +23,6 @@ class Trouble(StrEnum):
     NEWER_CHECKPOINT = "CheckpointFromNewerRelease"
     CARDS = "CardsNotFound"
     CARD = "CardUnhealthy"
-    CDI = "ContainerEditsNotFound"
 
 
 class Events(Protocol):
