@@ -97,7 +97,9 @@ class RealNode:
         ]
         self.start(KUBELET, [str(program), *arguments])
 
-    def start_agent(self, *arguments: str, kubeconfig: Path | None = None) -> Process:
+    def start_agent(
+        self, *arguments: str, kubeconfig: Path | None = None, name: str = AGENT
+    ) -> Process:
         """Start the product's agent on the node, with simulated cards."""
         given = [
             *("--name", self.name, "--devices", "simulated"),
@@ -106,7 +108,7 @@ class RealNode:
             *("--kubeconfig", str(kubeconfig or self.cluster.kubeconfig)),
             *("--address", "127.0.0.1", "--port", "0", "--log-format", "text"),
         ]
-        return self.start(AGENT, [sys.executable, "-m", "hami_dra.node", "run", *given, *arguments])
+        return self.start(name, [sys.executable, "-m", "hami_dra.node", "run", *given, *arguments])
 
     def await_ready(self, api: Api) -> None:
         """Wait until the kubelet says that the node is ready, and let pods on it."""

@@ -88,7 +88,7 @@ class NvmlCards:
         with self._lock:
             try:
                 self._open()
-                found = [self._card(handle) for handle in self._handles()]
+                found = self._found()
             except self._nvml.NVMLError as error:
                 self._close()
                 raise BackendError(_why(self._nvml, error)) from error
@@ -174,16 +174,23 @@ class NvmlCards:
             except self._nvml.NVMLError as error:
                 _log.info("NVML was not shut down: %s", error)
 
-    def _handles(self) -> list[object]:
-        nvml = self._nvml
-        handles: list[object] = []
-        for index in range(nvml.nvmlDeviceGetCount()):
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            if self._is_partitioned(handle):
-                _log.warning("card %d is partitioned (MIG) and is not shared out", index)
-            else:
-                handles.append(handle)
-        return handles
+    def _found(self) -> list[Card]:
+        """Return the cards that answer, and those that did before and are lost now."""
+        found: list[Card] = []
+        lost = 0
+        for index in range(self._nvml.nvmlDeviceGetCount()):
+            try:
+                handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+                if self._is_partitioned(handle):
+                    _log.warning("card %d is partitioned (MIG) and is not shared out", index)
+                else:
+                    found.append(self._card(handle))
+            except self._nvml.NVMLError_GpuIsLost:
+                # What it was called cannot be asked any more; who has it still has it.
+                lost += 1
+        answered = {card.uuid for card in found}
+        silent = [card for card in self._cards if card.uuid not in answered]
+        return [*found, *silent[:lost]]
 
     def _is_partitioned(self, handle: object) -> bool:
         try:

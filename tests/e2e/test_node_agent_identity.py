@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from hami_dra.kube.slices import is_same
 from hami_dra.lab import pki
 from hami_dra.lab.scene import Scene
 from hami_dra.lab.wait import until
@@ -122,3 +123,18 @@ def test_it_reads_nothing_that_it_does_not_need(
     shared_scene: Scene, agent: Path, resource: str
 ) -> None:
     assert "forbidden" in write(shared_scene, agent, "get", resource, "--all-namespaces")
+
+
+def test_a_slice_of_sixty_four_cards_with_a_failed_one_is_accepted(
+    shared_scene: Scene, agent: Path
+) -> None:
+    many = cards("l4-24g", 64, OURS)
+    broken = {many[3].uuid: "xid-79"}
+    full = resource_slice(many, node=OURS, node_uid="u", driver=DRIVER, unhealthy=broken)
+    del full["metadata"]["ownerReferences"]
+
+    assert write(shared_scene, agent, "create", body=full) == ""
+    name = full["metadata"]["name"]
+    stored = shared_scene.api.get("resourceslices", name)
+    assert is_same(stored, {**full, "metadata": stored["metadata"]})
+    shared_scene.api.delete("resourceslices", name)

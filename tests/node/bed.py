@@ -63,28 +63,26 @@ class Bed:
         self.api = api
         self.node = node
         self.cards = cards(PROFILE, COUNT, node.name)
+        self.marks: dict[str, int] = {}
 
-    def start_agent(self, *more: str) -> None:
-        """Start the agent and wait until its cards are published and the kubelet has it."""
-        cards = ("--profile", PROFILE, "--count", str(COUNT))
-        self.node.start_agent(*cards, "--library", str(stand_in()), *more)
+    def start_agent(self, *more: str, name: str = AGENT) -> None:
+        """Start an agent and wait until its cards are published and the kubelet has it."""
+        arguments = ["--profile", PROFILE, "--count", str(COUNT), "--library", str(stand_in())]
+        process = self.node.start_agent(*arguments, *more, name=name)
+        mark = self.marks.get(name, 0)
         self.await_slice()
-        process = self.node.processes[AGENT]
         until(
-            lambda: "the kubelet registered the plugin" in process.log.read_text()[self.mark :],
+            lambda: "the kubelet registered the plugin" in process.log.read_text()[mark:],
             what="the kubelet registered the agent",
         )
 
-    mark = 0
-
-    def restart_agent(self, *, kill: bool = False) -> None:
-        """Start the agent anew, after an orderly end or a sudden one."""
-        process = self.node.processes[AGENT]
+    def stop_agent(self, *, name: str = AGENT, kill: bool = False) -> None:
+        """End an agent, in order or suddenly."""
+        process = self.node.processes[name]
         if kill:
             os.kill(process.pid, signal.SIGKILL)
-        self.node.stop(AGENT)
-        self.mark = len(process.log.read_text())
-        self.start_agent()
+        self.node.stop(name)
+        self.marks[name] = len(process.log.read_text())
 
     def slice(self) -> Json | None:
         """Return the node's slice."""
@@ -158,10 +156,6 @@ class Bed:
             what="no pod is left",
             timeout_s=60,
         )
-
-    def log(self) -> Path:
-        """Return the agent's log."""
-        return self.node.processes[AGENT].log
 
 
 def stand_in() -> Path:

@@ -1,14 +1,11 @@
 """Unmodified legacy workloads on a real kubelet: each container sees its cards and its limits."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from hami_dra.lab.wait import until
+from hami_dra.migration import Json
+from hami_dra.migration.family import DRIVER
 from tests.node.bed import NAMESPACE, TELL, Bed, container, pod
-
-if TYPE_CHECKING:
-    from hami_dra.migration import Json
 
 pytestmark = pytest.mark.cluster
 
@@ -91,6 +88,54 @@ def test_an_exclusive_pod_has_a_card_to_itself(bed: Bed) -> None:
         bed.await_running(f"shared-{number}")
         assert own not in bed.told(f"shared-{number}").memory_mib
     assert bed.told("alone").memory_mib[own] == 81920
+
+
+def with_claim(name: str, claim: str) -> Json:
+    """Write a pod that takes an existing claim."""
+    taking = container()
+    taking["resources"] = {"claims": [{"name": "gpu"}]}
+    return pod(name, taking, resourceClaims=[{"name": "gpu", "resourceClaimName": claim}])
+
+
+def a_claim(name: str, **devices: object) -> Json:
+    """Write a claim of 5000 MiB of a card."""
+    exactly = {
+        "deviceClassName": DRIVER,
+        "capacity": {"requests": {"memory": "5000Mi", "cores": "0"}},
+    }
+    requests = [{"name": "gpu", "exactly": exactly}]
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": requests, **devices}}}
+
+
+def test_pods_that_share_a_claim_share_its_budget(bed: Bed) -> None:
+    bed.apply(a_claim("shared"), "resourceclaims")
+    for name in ("first", "second"):
+        bed.apply(with_claim(name, "shared"))
+        bed.await_running(name)
+    assert bed.told("first").memory_mib == bed.told("second").memory_mib
+    assert len(bed.files()) == 2, "one claim, prepared once"
+
+    bed.api.delete("pods", "first", namespace=NAMESPACE)
+    assert len(bed.files()) == 2
+    bed.delete_pods()
+    until(lambda: not bed.files(), what="the last one took it away")
+    bed.api.delete("resourceclaims", "shared", namespace=NAMESPACE)
+
+
+def test_a_claim_that_is_refused_says_why_in_the_pods_events(bed: Bed) -> None:
+    parameters = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"}
+    config = [{"opaque": {"driver": DRIVER, "parameters": parameters}}]
+    bed.apply(a_claim("configured", config=config), "resourceclaims")
+    bed.apply(with_claim("refused", "configured"))
+
+    until(
+        lambda: "this driver has no parameters" in bed.events("refused"),
+        what="the events of the pod say why",
+        timeout_s=60,
+    )
+    assert bed.files() == []
+    bed.delete_pods()
+    bed.api.delete("resourceclaims", "configured", namespace=NAMESPACE)
 
 
 def test_the_kubelet_says_in_the_pods_status_that_its_card_is_healthy(bed: Bed) -> None:

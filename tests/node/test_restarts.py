@@ -2,7 +2,7 @@
 
 import pytest
 
-from hami_dra.lab.realnode import AGENT, CONTAINERD, KUBELET
+from hami_dra.lab.realnode import CONTAINERD, KUBELET
 from hami_dra.lab.wait import until
 from tests.node.bed import NAMESPACE, Bed, container, pod
 
@@ -43,7 +43,8 @@ def test_a_restarted_agent_hurts_no_pod(
     before = bed.await_running("before")
     slice_before = bed.await_slice()
 
-    bed.restart_agent(kill=kill)
+    bed.stop_agent(kill=kill)
+    bed.start_agent()
 
     assert bed.slice() == slice_before, "the slice was right and was left alone"
     bed.apply(pod("after", container(gpu="1", gpumem="1000")))
@@ -54,14 +55,35 @@ def test_a_restarted_agent_hurts_no_pod(
 def test_a_pod_that_goes_while_the_agent_is_away_goes_when_it_is_back(bed: Bed) -> None:
     bed.apply(pod("leaving", container(gpu="1", gpumem="1000")))
     bed.await_running("leaving")
-    bed.mark = len(bed.log().read_text())
-    bed.node.stop(AGENT)
+    bed.stop_agent()
     bed.api.delete("pods", "leaving", namespace=NAMESPACE, wait=False)
     assert bed.files(), "the claim is still prepared"
 
     bed.start_agent()
 
     until(lambda: not bed.files(), what="the claim is unprepared", timeout_s=60)
+
+
+def test_a_rolling_update_leaves_no_gap(bed: Bed) -> None:
+    bed.stop_agent()
+    bed.start_agent("--instance", "old", name="agent-old")
+    for number in range(3):
+        bed.apply(pod(f"before-{number}", container(gpu="1", gpumem="1000")))
+    bed.start_agent("--instance", "new", name="agent-new")
+    for number in range(3):
+        bed.apply(pod(f"during-{number}", container(gpu="1", gpumem="1000")))
+        bed.api.delete("pods", f"before-{number}", namespace=NAMESPACE, wait=False)
+    bed.stop_agent(name="agent-old")
+    for number in range(3):
+        bed.apply(pod(f"after-{number}", container(gpu="1", gpumem="1000")))
+
+    for number in range(3):
+        assert restarts(bed.await_running(f"during-{number}")) == [0]
+        bed.await_running(f"after-{number}")
+    until(lambda: len(bed.files()) == 12, what="six claims are left", timeout_s=60)
+    bed.delete_pods()
+    bed.stop_agent(name="agent-new")
+    bed.start_agent()
 
 
 def test_a_restarted_containerd_hurts_no_pod(bed: Bed) -> None:
@@ -80,8 +102,7 @@ def test_a_lost_checkpoint_hurts_no_pod(bed: Bed, harm: str) -> None:
     bed.apply(pod("before", container(gpu="1", gpumem="1000")))
     before = bed.await_running("before")
     folder = bed.node.layout.kubelet / "plugins" / "hami-core-gpu.project-hami.io"
-    bed.mark = len(bed.log().read_text())
-    bed.node.stop(AGENT)
+    bed.stop_agent()
     for path in (folder / "checkpoint", folder / "checkpoint.1"):
         if harm == "cut":
             path.write_bytes(path.read_bytes()[:50])

@@ -63,12 +63,15 @@ class FakeNvml:
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeCard:  # noqa: N802
         """Find by number."""
-        return self.found[index]
+        return self._reachable(self.found[index])
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeCard:  # noqa: N802
         """Find by UUID."""
         self._answer()
         [card] = [each for each in self.found if each.uuid == uuid]
+        return self._reachable(card)
+
+    def _reachable(self, card: FakeCard) -> FakeCard:
         if card.is_lost:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
         return card
