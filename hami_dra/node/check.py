@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from hami_dra.node import sockets
 from hami_dra.node.backend import BackendError
@@ -11,6 +12,9 @@ from hami_dra.node.choose import choose_backend
 from hami_dra.node.devices import WHOLE, device_name
 from hami_dra.node.inventory import Card
 from hami_dra.node.settings import Settings
+
+_OLDEST_DRIVER: Final = 440
+_WELL_KNOWN: Final = (Path("/etc/cdi"), Path("/var/run/cdi"), Path("/run/cdi"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Findings:
         cards: what would be published.
         slots: the slots of one tenant.
         cdi_directory: where CDI files would be written.
+        cdi_mode: how it is found out what containers need.
         problems: what is missing.
     """
 
@@ -44,6 +49,7 @@ class Findings:
     cards: tuple[Card, ...]
     slots: int
     cdi_directory: Path
+    cdi_mode: str
     problems: tuple[Problem, ...]
 
     @property
@@ -68,7 +74,14 @@ def findings(settings: Settings, *, root: Path = Path("/")) -> Findings:
         cards=cards,
         slots=WHOLE // settings.split_count,
         cdi_directory=settings.cdi_directory,
-        problems=(*problems, *_directory_problems(settings), *_socket_problems(settings)),
+        cdi_mode=settings.cdi_mode.value if source == "nvml" else "none needed",
+        problems=(
+            *problems,
+            *_driver_problems(cards),
+            *_directory_problems(settings),
+            *_runtime_problems(settings),
+            *_socket_problems(settings),
+        ),
     )
 
 
@@ -83,10 +96,31 @@ def render(found: Findings) -> str:
         ),
         f"driver: {found.driver}",
         f"CDI files: {found.cdi_directory}",
+        f"container edits: {found.cdi_mode}",
     ]
     for problem in found.problems:
         lines += [f"problem: {problem.what}", f"  fix: {problem.fix}"]
     return "\n".join([*lines, "all is well" if found.is_well else "not ready"])
+
+
+def _driver_problems(cards: tuple[Card, ...]) -> Iterator[Problem]:
+    version = next((card.driver_version for card in cards), "")
+    major = version.partition(".")[0]
+    if major.isdigit() and int(major) < _OLDEST_DRIVER:
+        yield Problem(
+            f"found NVIDIA's driver {version}, expected {_OLDEST_DRIVER} or newer",
+            "update the driver on the node",
+        )
+
+
+def _runtime_problems(settings: Settings) -> Iterator[Problem]:
+    if settings.cdi_directory not in _WELL_KNOWN:
+        known = ", ".join(str(path) for path in _WELL_KNOWN)
+        yield Problem(
+            f"found the CDI directory {settings.cdi_directory}, expected one where every runtime"
+            f" looks: {known}",
+            "use one of these, or add it to the runtime's configuration: cdi_spec_dirs",
+        )
 
 
 def _directory_problems(settings: Settings) -> Iterator[Problem]:
