@@ -121,6 +121,8 @@ class Agent:
         for path in (settings.registry, settings.plugin_directory, settings.cdi_directory):
             path.mkdir(parents=True, exist_ok=True, mode=0o755)
         self._directories.claims.mkdir(parents=True, exist_ok=True, mode=0o755)
+        # Containers write their books there, each through a mount of its own; nobody else needs in.
+        settings.run_directory.chmod(0o700)
         chosen = sockets.choose(
             settings.registry, settings.plugin_directory, settings.driver, settings.instance
         )
@@ -167,6 +169,8 @@ class Agent:
             self._state,
             lock=self._settings.plugin_directory / "claims.lock",
         )
+        if recovery.is_news:
+            await asyncio.to_thread(claims.persist)
         await self._tell(recovery)
         for name in await asyncio.to_thread(claims.remove_orphans):
             _log.warning("file of an unknown claim removed: %s", name)

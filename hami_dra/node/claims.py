@@ -9,22 +9,25 @@ at a time, and threads that come together share one write of the checkpoint.
 """
 
 import logging
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from hami_dra.migration import Json
 from hami_dra.node.allocation import PrepareError
-from hami_dra.node.checkpoint import Checkpoint, Content, NewerFormatError
+from hami_dra.node.checkpoint import Checkpoint, Content, NewerFormatError, Source
 from hami_dra.node.claim_files import ClaimFiles, sentence
 from hami_dra.node.host import Host
 from hami_dra.node.prepare import Holding, plan
 from hami_dra.node.record import Record, State
 from hami_dra.node.share import Share
 from hami_dra.node.turns import Turns
+
+_UID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 _log = logging.getLogger(__name__)
 
@@ -140,6 +143,15 @@ class Claims:
         with self._turns.turn():
             return self._files.remove_orphans(self.records().keys() | self._unreadable.keys())
 
+    def persist(self) -> None:
+        """Write down what is remembered, as after it was pieced together.
+
+        Raises:
+            OSError: if the disk refuses.
+        """
+        with self._turns.turn():
+            self._committer.commit()
+
     def alive(self) -> None:
         """Return unless another thread or agent keeps the locks that all work needs."""
         with self._turns.turn(), self._mutex:
@@ -193,20 +205,26 @@ class Claims:
 
     def _catch_up(self) -> None:
         """Take in what another agent of this node has written since."""
-        if self._checkpoint.version() == self._seen:
+        version = self._checkpoint.version()
+        if version in (None, self._seen):
             return
         try:
-            found = self._checkpoint.load(self._content.boot_id).content
+            found = self._checkpoint.load(self._content.boot_id)
         except NewerFormatError as error:
             raise PrepareError(str(error)) from error
-        with self._mutex:
-            self._records = dict(found.records)
-            self._unreadable = dict(found.unreadable)
+        # A file that was removed or damaged under us knows less than we do.
+        if found.source is Source.CURRENT:
+            with self._mutex:
+                self._records = dict(found.content.records)
+                self._unreadable = dict(found.content.unreadable)
         self._seen = self._checkpoint.version()
 
     @contextmanager
     def _alone(self, uid: str) -> Iterator[None]:
         """Work on one claim in one thread; the lock is forgotten with its last user."""
+        if not _UID.fullmatch(uid):
+            # It becomes a file's name, and an empty one or `..` would name other files.
+            raise PrepareError(f"found claim UID {uid!r:.80}, expected letters, digits and dashes")
         with self._mutex:
             lock = self._locks.setdefault(uid, _ClaimLock())
             lock.users += 1

@@ -31,6 +31,11 @@ class Recovery:
     rebuilt: tuple[str, ...] = ()
     is_new_boot: bool = False
 
+    @property
+    def is_news(self) -> bool:
+        """Tell whether this is other than what the checkpoint says."""
+        return bool(self.troubles or self.rebuilt or self.is_new_boot)
+
 
 def recover(checkpoint: Checkpoint, directories: Directories, boot_id: str) -> Recovery:
     """Find out what is prepared on this node.

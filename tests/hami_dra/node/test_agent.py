@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import stat
 import sys
 import tempfile
 from asyncio.subprocess import Process
@@ -118,6 +119,7 @@ async def test_it_publishes_registers_prepares_and_leaves_in_order(api: ApiDoubl
             [first, second] = answers[wanted.uid].devices
         [spec] = validate_all(here.cdi).values()
         assert len(spec["devices"]) == 2
+        assert stat.S_IMODE((here.root / "run").stat().st_mode) == 0o700
 
         agent.send_signal(signal.SIGTERM)
         assert await agent.wait() == 0

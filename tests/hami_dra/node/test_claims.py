@@ -490,6 +490,35 @@ def test_two_agents_of_one_node_know_what_the_other_did(disk: Disk) -> None:
     assert second.repeat(other["metadata"]["uid"])
 
 
+@pytest.mark.parametrize("uid", ["", ".", "..", "../x", "a/b", "x" * 65, "a\0b"])
+def test_a_uid_that_names_other_files_is_refused(disk: Disk, uid: str) -> None:
+    claims = disk.start()
+    kept = claim(result())
+    claims.prepare(kept)
+
+    with pytest.raises(PrepareError, match="expected letters, digits and dashes"):
+        claims.unprepare(uid)
+    with pytest.raises(PrepareError, match="expected letters, digits and dashes"):
+        claims.prepare(claim(result(1)) | {"metadata": {"uid": uid}})
+    check(disk, claims)
+
+
+def test_a_checkpoint_that_somebody_removes_or_breaks_is_written_anew(disk: Disk) -> None:
+    claims = disk.start()
+    first, second = claim(result()), claim(result(1), name="second")
+    claims.prepare(first)
+    (disk.state / NAME).unlink()
+    assert claims.repeat(first["metadata"]["uid"])
+
+    claims.prepare(second)
+    flip(disk.state / NAME)
+    assert claims.repeat(first["metadata"]["uid"])
+    claims.persist()
+
+    assert len(disk.start().records()) == 2
+    check(disk, claims)
+
+
 def test_only_one_agent_works_where_one_was_promised(tmp_path: Path) -> None:
     first = claim_for_life(tmp_path / "lock")
 
