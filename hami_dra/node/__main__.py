@@ -11,6 +11,7 @@ import typer
 import uvloop
 from pydantic import ValidationError
 
+from hami_dra.kube import incluster
 from hami_dra.kube.errors import ConfigurationError
 from hami_dra.kube.session import Session
 from hami_dra.logs import LogFormat, configure
@@ -121,8 +122,14 @@ async def _serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with await Session.connect(settings.kubeconfig, settings.context) as session:
+    async with await _connect(settings) as session:
         await Agent(settings, backend, session).run(stop)
+
+
+async def _connect(settings: Settings) -> Session:
+    if settings.kubeconfig is None and settings.context is None and incluster.has_account():
+        return await incluster.connect()
+    return await Session.connect(settings.kubeconfig, settings.context)
 
 
 def _settings(given: dict[str, Any]) -> Settings:
