@@ -72,6 +72,11 @@ bench-cli: $(STAMP) ## Measure the CLI: --help, one Deployment, a repository of 
 screens: $(STAMP) ## Write what the documentation shows of the CLI anew.
 	@$(BIN)/python -m tests.screens
 
+.PHONY: bench-node
+bench-node: $(STAMP) ## Measure the node agent against a real API server.
+	@$(BIN)/python -m hami_dra.lab build
+	@$(BIN)/python -m tests.node.bench
+
 .PHONY: check
 check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/ruff format --check --quiet .
@@ -79,7 +84,7 @@ check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/codespell
-	@test -z "$$("$$($(BIN)/go env GOROOT)/bin/gofmt" -l tests/cluster tests/bench)"
+	@test -z "$$("$$($(BIN)/go env GOROOT)/bin/gofmt" -l tests/cluster tests/bench tests/node)"
 
 .PHONY: fix
 fix: $(STAMP) ## Format and repair what the linter can.

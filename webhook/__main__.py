@@ -19,6 +19,7 @@ from hami_dra.kube.errors import ConfigurationError
 from hami_dra.kube.session import Session
 from hami_dra.kube.sweeper import Sweeper
 from hami_dra.kube.templates import MemoryTemplates
+from hami_dra.logs import LogFormat, configure
 from hami_dra.migration import Policy
 from webhook.app import Dependencies, create_app
 from webhook.certificate import Certificate
@@ -26,7 +27,6 @@ from webhook.certificates.files import CertificateFileError, CertificateFiles
 from webhook.certificates.metrics import CertificateCollector
 from webhook.certificates.secret import CertificateSecret
 from webhook.cluster import Cluster
-from webhook.logs import LogFormat, configure
 from webhook.metrics import EventsCollector, TemplateCollector
 from webhook.server import Server
 from webhook.settings import CertificateMode, Settings

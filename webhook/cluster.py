@@ -5,8 +5,8 @@ import socket
 from collections.abc import Callable, Mapping
 
 from hami_dra.kube.cards import ClusterCards
-from hami_dra.kube.events import OwnerEvents
 from hami_dra.kube.limits import ClusterLimits
+from hami_dra.kube.owner_events import OwnerEvents
 from hami_dra.kube.quotas import OVERDUE_S, ClusterQuotas
 from hami_dra.kube.session import Session
 from hami_dra.kube.templates import ClusterTemplates

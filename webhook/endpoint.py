@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from hami_dra.kube.errors import ApiError, UnreachableError
+from hami_dra.logs import write
 from webhook import review
-from webhook.logs import write
 from webhook.metrics import Metrics
 from webhook.response import Admitted, Decision, Response
 from webhook.review import Request, RequestError

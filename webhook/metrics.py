@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from hami_dra.kube.events import OwnerEvents
+from hami_dra.kube.owner_events import OwnerEvents
 from hami_dra.kube.removal import Effect
 from hami_dra.kube.sweeper import Sweeper
 from hami_dra.kube.templates import ClusterTemplates, Failure, Outcome

@@ -13,8 +13,8 @@ from certs.secret import Place
 from hami_dra.kube.quotas import OVERDUE_S
 from hami_dra.kube.sweeper import PERIOD_S
 from hami_dra.kube.unused import DEFAULT_TTL
+from hami_dra.logs import LogFormat
 from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE
-from webhook.logs import LogFormat
 
 Seconds = Annotated[int, Field(ge=1)]
 

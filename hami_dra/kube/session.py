@@ -14,10 +14,7 @@ from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 import aiohttp
-from kubernetes.aio.client import ApiClient
-from kubernetes.aio.config import ConfigException
 
-from hami_dra.kube.credentials import load, locate
 from hami_dra.kube.errors import ApiError, UnreachableError
 from hami_dra.migration.json import Json
 
@@ -48,10 +45,20 @@ class Session:
 
     No throttling: flow control is the server's (API priority and fairness), and the stock client's
     limits are the first thing that chokes (ruling 32).
+
+    Args:
+        client: the official client, or what does the same for a pod (`hami_dra.kube.incluster`).
+        credential_errors: what renewing credentials raises.
     """
 
-    def __init__(self, client: Any) -> None:  # noqa: ANN401 - untyped client library
+    def __init__(
+        self,
+        client: Any,  # noqa: ANN401 - untyped client library
+        *,
+        credential_errors: tuple[type[Exception], ...] = (),
+    ) -> None:
         self._client = client
+        self._credential_errors: tuple[type[Exception], ...] = (*credential_errors, OSError)
         self._client.user_agent = _USER_AGENT
 
     @classmethod
@@ -65,8 +72,15 @@ class Session:
         Raises:
             ConfigurationError: if no cluster is described anywhere, with what was tried.
         """
+        # Large imports, which an agent that has its pod's account does without.
+        from kubernetes.aio.client import ApiClient  # noqa: PLC0415
+        from kubernetes.aio.config import ConfigException  # noqa: PLC0415
+
+        from hami_dra.kube.credentials import load, locate  # noqa: PLC0415
+
         source = locate(kubeconfig, context, environ=os.environ, home=Path.home())
-        return cls(ApiClient(await load(source, context)))
+        client = ApiClient(await load(source, context))
+        return cls(client, credential_errors=(ConfigException,))
 
     async def __aenter__(self) -> Self:
         return self
@@ -228,7 +242,7 @@ class Session:
             await self._client.update_params_for_auth(
                 headers, [], ["BearerToken"], path, method, None
             )
-        except (ConfigException, OSError) as error:
+        except self._credential_errors as error:
             raise UnreachableError(f"could not renew the credentials: {error}") from error
 
 

@@ -1,5 +1,6 @@
 """Publish a node's ResourceSlice, and notice when the API server stores less than was sent."""
 
+import contextlib
 import copy
 from typing import Any, Final
 
@@ -8,9 +9,14 @@ from hami_dra.kube.session import Session
 from hami_dra.migration import Json
 from hami_dra.migration.quantity import QuantityError, parse
 
-_PATH: Final = "/apis/resource.k8s.io/v1/resourceslices"
+PATH: Final = "/apis/resource.k8s.io/v1/resourceslices"
+"""The collection."""
+
 _GATED: Final = ("allowMultipleAllocations", "requestPolicy")
+_TAINTS: Final = "taints"
 _ATTEMPTS: Final = 5
+# The server writes into a taint when it was added.
+_SERVERS_OWN: Final = frozenset({"timeAdded"})
 _AMOUNTS: Final = frozenset({"value", "default", "min", "max", "step", "validValues"})
 
 
@@ -27,6 +33,12 @@ class DroppedFieldsError(Exception):
 
     def __str__(self) -> str:
         """Render what was found and what to do."""
+        if self.fields == (_TAINTS,):
+            return (
+                "the API server dropped the taints of cards that failed, so pods still get them:"
+                " switch the feature gate DRADeviceTaints on in kube-apiserver and kube-scheduler"
+                " (it is on by default since 1.36)"
+            )
         return (
             f"the API server dropped {', '.join(self.fields)} from the ResourceSlice, so every card"
             " would be given away whole: switch the feature gate DRAConsumableCapacity on in"
@@ -53,17 +65,35 @@ async def publish(session: Session, wanted: Json) -> Json:
 
 
 async def _publish_once(session: Session, wanted: Json) -> Json:
-    path = f"{_PATH}/{wanted['metadata']['name']}"
+    path = f"{PATH}/{wanted['metadata']['name']}"
     try:
         found = await session.get(path)
     except NotFoundError:
-        stored = await session.create(_PATH, wanted)
+        stored = await session.create(PATH, wanted)
     else:
-        same = _meaning(found) == _meaning(wanted)
+        same = is_same(found, wanted)
         stored = found if same else await session.replace(path, _successor(found, wanted))
     if dropped := dropped_fields(wanted, stored):
         raise DroppedFieldsError(dropped)
     return stored
+
+
+async def remove(session: Session, found: Json) -> None:
+    """Delete a slice, unless it changed since it was read.
+
+    Raises:
+        ApiError: if the server refuses.
+        UnreachableError: if it does not answer.
+    """
+    metadata = found["metadata"]
+    seen = {name: metadata[name] for name in ("uid", "resourceVersion") if name in metadata}
+    with contextlib.suppress(NotFoundError, ConflictError):
+        await session.delete(f"{PATH}/{metadata['name']}", options={"preconditions": seen})
+
+
+def is_same(found: Json, wanted: Json) -> bool:
+    """Tell whether a stored slice says what is wanted, however the server spells it."""
+    return bool(_meaning(found) == _meaning(wanted))
 
 
 def dropped_fields(sent: Json, stored: Json) -> tuple[str, ...]:
@@ -80,6 +110,7 @@ def dropped_fields(sent: Json, stored: Json) -> tuple[str, ...]:
 def _missing(sent: Json, stored: Json) -> list[str]:
     share, policy = _GATED
     found = [] if stored.get(share) == sent.get(share) else [share]
+    found += [_TAINTS] if sent.get(_TAINTS) and not stored.get(_TAINTS) else []
     kept = stored.get("capacity") or {}
     found += [
         f"capacity.{name}.{policy}"
@@ -106,6 +137,7 @@ def _by_value(part: Any) -> Any:  # noqa: ANN401 - any JSON
     return {
         name: _amounts(value) if name in _AMOUNTS else _by_value(value)
         for name, value in part.items()
+        if name not in _SERVERS_OWN
     }
 
 

@@ -4,7 +4,8 @@ Names are upstream's, so existing claims work with either driver; `slots` is our
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from hami_dra.migration import Json
@@ -16,14 +17,23 @@ CARD_TYPE: Final = "hami-gpu"
 WHOLE: Final = 100
 """Cores, and slots, of one card."""
 
-_MOST_DEVICES: Final = 128  # resource.k8s.io/v1: in one slice
+UNHEALTHY: Final = "hami-dra.io/unhealthy"
+"""Key of the taint of a card that failed; its value is the kind of failure."""
+
+_MOST_DEVICES: Final = 64  # resource.k8s.io/v1: in one slice, once one of them has a taint
 _LONGEST_NAME: Final = 253  # of an object
 _LONGEST_VALUE: Final = 64  # of an attribute
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def resource_slice(
-    cards: Sequence[Card], *, node: str, node_uid: str, driver: str, split_count: int = 10
+    cards: Sequence[Card],
+    *,
+    node: str,
+    node_uid: str,
+    driver: str,
+    split_count: int = 10,
+    unhealthy: Mapping[str, str] = MappingProxyType({}),
 ) -> Json:
     """Build the one ResourceSlice of a node.
 
@@ -35,6 +45,7 @@ def resource_slice(
         node_uid: the Node's UID, so that the slice goes when the Node does.
         driver: the DRA driver's name.
         split_count: how many tenants a card may have, HAMi's deviceSplitCount.
+        unhealthy: the kind of failure of cards that get no new tenants, by UUID.
 
     Raises:
         ValueError: if the split count or the number of cards cannot be published.
@@ -52,7 +63,7 @@ def resource_slice(
             "driver": driver,
             "nodeName": node,
             "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": [_device(card, split_count) for card in cards],
+            "devices": [_device(card, split_count, unhealthy.get(card.uuid)) for card in cards],
         },
     }
 
@@ -90,13 +101,18 @@ def semver(text: str) -> str | None:
     return ".".join(str(number) for number in numbers[:3])
 
 
-def _device(card: Card, split_count: int) -> Json:
-    return {
+def _device(card: Card, split_count: int, failure: str | None) -> Json:
+    device: Json = {
         "name": device_name(card.uuid),
         "allowMultipleAllocations": True,
         "attributes": _attributes(card),
         "capacity": _capacities(card, split_count),
     }
+    if failure is None:
+        return device
+    # Those who have the card keep it; whether they can go on is theirs to find out.
+    taint = {"key": UNHEALTHY, "value": failure, "effect": "NoSchedule"}
+    return {**device, "taints": [taint]}
 
 
 def _attributes(card: Card) -> Json:

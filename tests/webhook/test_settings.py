@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from certs.bundle import Lifetimes
-from webhook.logs import LogFormat
+from hami_dra.logs import LogFormat
 from webhook.settings import CertificateMode, Settings
 
 

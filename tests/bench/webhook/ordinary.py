@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from hami_dra.kube.templates import MemoryTemplates
+from hami_dra.logs import LogFormat, configure
 from hami_dra.migration import Cards, Policy, RejectedPod, migrate
-from webhook.logs import LogFormat, configure
 from webhook.metrics import Metrics
 from webhook.response import Decision
 from webhook.server import Server

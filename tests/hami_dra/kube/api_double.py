@@ -34,6 +34,7 @@ _KINDS = {
     "configmaps",
     "limitranges",
     "mutatingwebhookconfigurations",
+    "nodes",
     "resourceclaims",
     "resourceclaimtemplates",
     "resourcequotas",
@@ -119,6 +120,10 @@ class ApiDouble:
     def found(self, kind: str, namespace: str, name: str) -> Json:
         """Return what is stored."""
         return self._objects[(kind, namespace, name)]
+
+    def all(self, kind: str) -> list[Json]:
+        """Return everything of a kind that is stored."""
+        return [item for (each, _, _), item in self._objects.items() if each == kind]
 
     def forget_history(self) -> None:
         """Compact: watches from before now get 410."""
@@ -305,10 +310,14 @@ def _selected(request: web.BaseRequest, item: Json) -> bool:
     for name, _, value in (pair.partition("=") for pair in pairs):
         if name and item["metadata"].get("labels", {}).get(name) != value:
             return False
-    field, _, wanted = request.query.get("fieldSelector", "").partition("=")
-    if field == "metadata.name":
-        return bool(item["metadata"]["name"] == wanted)
-    return not field or bool(item["spec"].get("driver") == wanted)
+    fields = request.query.get("fieldSelector", "")
+    return all(_has(item, field) for field in fields.split(",") if field)
+
+
+def _has(item: Json, field: str) -> bool:
+    path, _, wanted = field.partition("=")
+    part, name = path.split(".")
+    return bool(item.get(part, {}).get(name) == wanted)
 
 
 def status_object(code: int, reason: str, message: str) -> Json:

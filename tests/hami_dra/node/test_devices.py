@@ -31,7 +31,7 @@ def test_the_slice_is_the_golden_one(profile: str, *, request: pytest.FixtureReq
     assert found == json.loads(golden.read_text())
 
 
-@given(node=NODES, count=st.integers(0, 128), profile=st.sampled_from(sorted(PROFILES)))
+@given(node=NODES, count=st.integers(0, 64), profile=st.sampled_from(sorted(PROFILES)))
 def test_devices_have_unique_names_that_are_dns_labels(node: str, count: int, profile: str) -> None:
     published = resource_slice(cards(profile, count, node), node=node, node_uid="u", driver=DRIVER)
     names = [device["name"] for device in published["spec"]["devices"]]
@@ -125,7 +125,7 @@ def test_a_split_count_out_of_range_is_refused(split_count: int) -> None:
 
 
 def test_more_cards_than_a_slice_holds_are_refused() -> None:
-    with pytest.raises(ValueError, match="at most 128"):
+    with pytest.raises(ValueError, match="at most 64"):
         resource_slice(cards("l4-24g", 129, "n"), node="n", node_uid="u", driver=DRIVER)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hami_dra.kube.events import OwnerEvents, controller_of, note_of
+from hami_dra.kube.owner_events import OwnerEvents, controller_of, note_of
 from hami_dra.kube.session import Session
 from hami_dra.migration import Code, Json, Notice
 from tests.hami_dra.kube.api_double import EVENTS, ApiDouble

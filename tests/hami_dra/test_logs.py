@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.logs import LogFormat, configure, write
+from hami_dra.logs import LogFormat, configure, write
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,127 @@
+"""The API server as a pod sees it, without the official client's 20 MB and second of imports.
+
+An agent runs on every node and must be back within seconds, and a pod's service account needs
+nothing of that client but its shape: an address, an authority, and a token that changes.
+"""
+
+import json
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any, Final
+
+import aiohttp
+
+from hami_dra.kube.errors import ConfigurationError
+from hami_dra.kube.session import Session
+from hami_dra.migration.json import Json
+
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where the kubelet puts a pod's token and the API server's authority."""
+
+_REREAD_AFTER_S: Final = 60.0  # what the official client uses
+_POOL_SIZE: Final = 64
+
+
+def has_account(environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether this is a pod with a service account, and nothing else was named."""
+    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and not environ.get("KUBECONFIG")
+
+
+async def connect(environ: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> Session:
+    """Return a session of the pod's service account; sends nothing yet.
+
+    Raises:
+        ConfigurationError: if the pod has no token or no authority.
+    """
+    host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT", "443")
+    address = f"[{host}]" if ":" in host else host
+    try:
+        context = ssl.create_default_context(cafile=account / "ca.crt")
+        token = ServiceAccountToken(account / "token")
+        token.current()
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            f"found no service account in {account} ({error}): set automountServiceAccountToken in"
+            " the pod, or give --kubeconfig"
+        ) from error
+    return Session(PodClient(f"https://{address}:{port}", token, context))
+
+
+class ServiceAccountToken:
+    """A token that the kubelet renews in its file.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._text = ""
+        self._read_at = float("-inf")
+
+    def current(self) -> str:
+        """Return the token, read again once a minute.
+
+        Raises:
+            OSError: if there is none.
+        """
+        if monotonic() - self._read_at > _REREAD_AFTER_S:
+            self._text = self._path.read_text().strip()
+            self._read_at = monotonic()
+        return self._text
+
+
+class PodClient:
+    """The part of the official client's shape that `Session` uses.
+
+    Args:
+        host: the API server's URL.
+        token: who we are.
+        context: whom we trust; None for plain HTTP.
+    """
+
+    def __init__(
+        self, host: str, token: ServiceAccountToken, context: ssl.SSLContext | None
+    ) -> None:
+        self.configuration = SimpleNamespace(host=host)
+        self.default_headers: dict[str, str] = {}
+        self.user_agent = ""
+        self.rest_client = self
+        self._token = token
+        connector = aiohttp.TCPConnector(limit=_POOL_SIZE, ssl=context or True)
+        self._session = aiohttp.ClientSession(connector=connector)
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: Json | list[Json] | None,
+        _request_timeout: aiohttp.ClientTimeout,
+    ) -> Any:  # noqa: ANN401 - the official client's shape
+        """Send a request and return the open answer."""
+        answer = await self._session.request(
+            method,
+            url,
+            headers={**headers, "User-Agent": self.user_agent},
+            data=None if body is None else json.dumps(body).encode(),
+            timeout=_request_timeout,
+        )
+        return SimpleNamespace(response=answer)
+
+    async def update_params_for_auth(self, headers: dict[str, str], *_: object) -> None:
+        """Add the token.
+
+        Raises:
+            OSError: if it cannot be read.
+        """
+        headers["Authorization"] = f"Bearer {self._token.current()}"
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._session.close()

@@ -1,0 +1,274 @@
+"""One agent: put the parts together, start them in order, and stop them in order.
+
+Start: memory, cards, files, plugin socket, slices, and the registration socket last, because the
+kubelet begins to call the moment it sees that. Stop: the other way round. Slices, files and memory
+stay, so that a restart hurts nobody.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from hami_dra.kube.claims import find_claim
+from hami_dra.kube.node_events import NodeEvents
+from hami_dra.kube.session import Session
+from hami_dra.migration import Json
+from hami_dra.node import sockets, turns
+from hami_dra.node.backend import Backend
+from hami_dra.node.checkpoint import Checkpoint, NewerFormatError
+from hami_dra.node.claim_files import ClaimFiles
+from hami_dra.node.claims import Claims
+from hami_dra.node.files import Files
+from hami_dra.node.health import HealthBoard
+from hami_dra.node.host import Directories
+from hami_dra.node.library import Library
+from hami_dra.node.messages import ClaimReference
+from hami_dra.node.metrics import Metrics
+from hami_dra.node.node_state import NodeState
+from hami_dra.node.plugin import Machine, Plugin, Refusing
+from hami_dra.node.probes import Probes
+from hami_dra.node.publisher import Publisher
+from hami_dra.node.reconciler import Reconciler
+from hami_dra.node.record import Record
+from hami_dra.node.recovery import BOOT_ID, Recovery, recover
+from hami_dra.node.server import KubeletServer
+from hami_dra.node.settings import Settings
+from hami_dra.node.troubles import Trouble, Troubles
+
+COMPONENT: Final = "hami-dra-node"
+
+_LOOK_S: Final = 30.0
+_STUCK_S: Final = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class Agent:
+    """The agent of one node.
+
+    Args:
+        settings: how it runs.
+        backend: where cards come from.
+        session: the API server.
+    """
+
+    def __init__(self, settings: Settings, backend: Backend, session: Session) -> None:
+        self._settings = settings
+        self._session = session
+        self._metrics = Metrics()
+        events = NodeEvents(session, COMPONENT, settings.name)
+        self._troubles = Troubles(events, self._metrics)
+        self._library = (
+            Library(settings.library, settings.plugin_directory / "lib", Files())
+            if settings.library
+            else None
+        )
+        self._state = NodeState(
+            backend,
+            library=self._library,
+            name=settings.name,
+            driver=settings.driver,
+            split_count=settings.split_count,
+        )
+        self._board = HealthBoard(settings.name)
+        self._publisher = Publisher(
+            session,
+            node=settings.name,
+            driver=settings.driver,
+            wanted=self._state.slice,
+            troubles=self._troubles,
+            metrics=self._metrics,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until told to stop.
+
+        Raises:
+            SecondAgentError: if this node already has an agent.
+            SocketPathError: if the directories' paths are too long.
+            OSError: if a directory cannot be used.
+        """
+        chosen = self._prepare_directories()
+        with self._alone():
+            await asyncio.to_thread(self._state.refresh)
+            if self._library:
+                await asyncio.to_thread(self._library.install)
+            machine = await self._machine()
+            plugin = Plugin(machine, self._find, self._metrics)
+            server = KubeletServer(
+                chosen,
+                driver=self._settings.driver,
+                plugin=plugin,
+                health=self._board,
+                metrics=self._metrics,
+            )
+            async with self._background(machine), self._probing(plugin, server):
+                await server.start()
+                _log.info(
+                    "waiting for the kubelet", extra={"fields": {"driver": self._settings.driver}}
+                )
+                await stop.wait()
+                _log.info("stopping")
+                await server.stop()
+                await asyncio.to_thread(plugin.close)
+
+    def _prepare_directories(self) -> sockets.Sockets:
+        settings = self._settings
+        for path in (settings.registry, settings.plugin_directory, settings.cdi_directory):
+            path.mkdir(parents=True, exist_ok=True, mode=0o755)
+        self._directories.claims.mkdir(parents=True, exist_ok=True, mode=0o755)
+        # Containers write their books there, each through a mount of its own; nobody else needs in.
+        settings.run_directory.chmod(0o700)
+        chosen = sockets.choose(
+            settings.registry, settings.plugin_directory, settings.driver, settings.instance
+        )
+        for directory, prefix in (
+            (settings.registry, settings.driver),
+            (settings.plugin_directory, "dra"),
+        ):
+            for name in sockets.remove_dead(directory, prefix):
+                _log.info("socket of a dead agent removed: %s", name)
+        return chosen
+
+    @property
+    def _directories(self) -> Directories:
+        return Directories(
+            cdi=self._settings.cdi_directory, claims=self._settings.run_directory / "claims"
+        )
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Be the only agent, unless instances are told apart."""
+        if self._settings.instance:
+            yield
+            return
+        descriptor = turns.claim_for_life(self._settings.plugin_directory / "agent.lock")
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    async def _machine(self) -> Claims | Refusing:
+        """Make the claim machine of what is remembered, with all files as they should be."""
+        files = Files()
+        checkpoint = Checkpoint(self._settings.plugin_directory, files)
+        boot_id = _boot_id()
+        try:
+            recovery = await asyncio.to_thread(recover, checkpoint, self._directories, boot_id)
+        except NewerFormatError as error:
+            await self._troubles.begin(Trouble.NEWER_CHECKPOINT, str(error))
+            return Refusing(str(error))
+        claims = Claims(
+            recovery.content,
+            checkpoint,
+            ClaimFiles(files, self._directories, self._state),
+            self._state,
+            lock=self._settings.plugin_directory / "claims.lock",
+        )
+        if recovery.is_news:
+            await asyncio.to_thread(claims.persist)
+        await self._tell(recovery)
+        for name in await asyncio.to_thread(claims.remove_orphans):
+            _log.warning("file of an unknown claim removed: %s", name)
+        for uid, why in (await asyncio.to_thread(claims.restore)).items():
+            _log.warning("files of claim %s not restored: %s", uid, why)
+        return claims
+
+    async def _tell(self, recovery: Recovery) -> None:
+        if recovery.troubles:
+            rebuilt = ", ".join(recovery.rebuilt) or "none"
+            text = f"{'; '.join(recovery.troubles)}; claims rebuilt from their files: {rebuilt}"
+            await self._troubles.begin(Trouble.CHECKPOINT, text)
+        _log.info(
+            "claims remembered",
+            extra={
+                "fields": {
+                    "claims": len(recovery.content.records),
+                    "new_boot": recovery.is_new_boot,
+                }
+            },
+        )
+
+    @contextlib.asynccontextmanager
+    async def _background(self, machine: Machine) -> AsyncIterator[None]:
+        """Publish, look at the cards and reconcile, as long as the body runs."""
+        async with asyncio.TaskGroup() as tasks:
+            running = [
+                tasks.create_task(self._publisher.run()),
+                tasks.create_task(self._look_at_cards(machine)),
+            ]
+            if isinstance(machine, Claims):
+                running.append(tasks.create_task(Reconciler(machine, self._find_record).run()))
+                self._metrics.claims.set_function(lambda: len(machine.records()))
+            try:
+                yield
+            finally:
+                for task in running:
+                    task.cancel()
+
+    @contextlib.asynccontextmanager
+    async def _probing(self, plugin: Plugin, server: KubeletServer) -> AsyncIterator[None]:
+        probes = Probes(
+            self._settings.address,
+            self._settings.port,
+            alive=lambda: {"claims": plugin.stuck(_STUCK_S)},
+            ready=lambda: self._unready(server),
+            registry=self._metrics.registry,
+        )
+        probes.start()
+        _log.info("probes and metrics on port %d", probes.port)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(probes.stop)
+
+    def _unready(self, server: KubeletServer) -> Mapping[str, str]:
+        registered = "" if server.is_registered else "the kubelet has not registered the plugin"
+        if server.refusal:
+            registered = f"the kubelet refused the plugin: {server.refusal}"
+        published = "" if self._publisher.is_published else "the slice is not published"
+        troubles = {kind.value: text for kind, text in self._troubles.current().items()}
+        return {"registration": registered, "slice": published, **troubles}
+
+    async def _look_at_cards(self, machine: Machine) -> None:
+        """Notice cards that come, go, fail and recover, and libraries that nobody has any more."""
+        while True:
+            self._board.show(self._state.health())
+            await self._tell_of_cards()
+            await asyncio.to_thread(self._remove_libraries, machine)
+            await asyncio.sleep(_LOOK_S)
+            if await asyncio.to_thread(self._state.refresh):
+                self._publisher.refresh()
+
+    async def _tell_of_cards(self) -> None:
+        failed = [f"{name}: {wrong}" for name, wrong in self._state.health() if wrong]
+        self._metrics.unhealthy.set(len(failed))
+        for kind, text in (
+            (Trouble.CARDS, self._state.problem),
+            (Trouble.CARD, "; ".join(failed)),
+        ):
+            if text:
+                await self._troubles.begin(kind, text)
+            else:
+                self._troubles.end(kind)
+
+    def _remove_libraries(self, machine: Machine) -> None:
+        if self._library is None or not isinstance(machine, Claims):
+            return
+        used = {record.library for record in machine.records().values()}
+        for digest in self._library.remove_unused(used):
+            _log.info("library that no claim has removed: %s", digest)
+
+    async def _find(self, claim: ClaimReference) -> Json | None:
+        return await find_claim(self._session, claim.namespace, claim.name, claim.uid)
+
+    async def _find_record(self, record: Record) -> Json | None:
+        return await find_claim(self._session, record.namespace, record.name, record.uid)
+
+
+def _boot_id(path: Path = BOOT_ID) -> str:
+    return path.read_text().strip()

@@ -1,0 +1,153 @@
+"""Look at a node as the agent would, and say what is missing and how to mend it."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hami_dra.node import sockets
+from hami_dra.node.backend import BackendError
+from hami_dra.node.choose import choose_backend
+from hami_dra.node.devices import WHOLE, device_name
+from hami_dra.node.inventory import Card
+from hami_dra.node.settings import Settings
+
+_OLDEST_DRIVER: Final = 440
+_WELL_KNOWN: Final = (Path("/etc/cdi"), Path("/var/run/cdi"), Path("/run/cdi"))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not as the agent needs it.
+
+    Attributes:
+        what: what was found and what was expected.
+        fix: what to do.
+    """
+
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the agent would do on this node.
+
+    Attributes:
+        source: where cards come from.
+        driver: the DRA driver's name.
+        cards: what would be published.
+        slots: the slots of one tenant.
+        cdi_directory: where CDI files would be written.
+        cdi_mode: how it is found out what containers need.
+        problems: what is missing.
+    """
+
+    source: str
+    driver: str
+    cards: tuple[Card, ...]
+    slots: int
+    cdi_directory: Path
+    cdi_mode: str
+    problems: tuple[Problem, ...]
+
+    @property
+    def is_well(self) -> bool:
+        """Tell whether nothing is missing."""
+        return not self.problems
+
+
+def findings(settings: Settings, *, root: Path = Path("/")) -> Findings:
+    """Look at this node; changes nothing and asks no API server."""
+    source, cards = "none", tuple[Card, ...]()
+    problems: list[Problem] = []
+    try:
+        backend = choose_backend(settings, root=root)
+        source, cards = backend.name, tuple(backend.cards())
+        backend.edits()
+    except BackendError as error:
+        problems.append(Problem(str(error), "do what this says, and check again"))
+    return Findings(
+        source=source,
+        driver=settings.driver,
+        cards=cards,
+        slots=WHOLE // settings.split_count,
+        cdi_directory=settings.cdi_directory,
+        cdi_mode=settings.cdi_mode.value if source == "nvml" else "none needed",
+        problems=(
+            *problems,
+            *_driver_problems(cards),
+            *_directory_problems(settings),
+            *_runtime_problems(settings),
+            *_socket_problems(settings),
+        ),
+    )
+
+
+def render(found: Findings) -> str:
+    """Write findings for people."""
+    lines = [
+        f"cards: {found.source}, {len(found.cards)} found",
+        *(
+            f"  {device_name(card.uuid)}  {card.product_name}  {card.memory_mib}Mi"
+            f"  cores {WHOLE}  slots {WHOLE} ({found.slots} a tenant)"
+            for card in found.cards
+        ),
+        f"driver: {found.driver}",
+        f"CDI files: {found.cdi_directory}",
+        f"container edits: {found.cdi_mode}",
+    ]
+    for problem in found.problems:
+        lines += [f"problem: {problem.what}", f"  fix: {problem.fix}"]
+    return "\n".join([*lines, "all is well" if found.is_well else "not ready"])
+
+
+def _driver_problems(cards: tuple[Card, ...]) -> Iterator[Problem]:
+    version = next((card.driver_version for card in cards), "")
+    major = version.partition(".")[0]
+    if major.isdigit() and int(major) < _OLDEST_DRIVER:
+        yield Problem(
+            f"found NVIDIA's driver {version}, expected {_OLDEST_DRIVER} or newer",
+            "update the driver on the node",
+        )
+
+
+def _runtime_problems(settings: Settings) -> Iterator[Problem]:
+    if settings.cdi_directory not in _WELL_KNOWN:
+        known = ", ".join(str(path) for path in _WELL_KNOWN)
+        yield Problem(
+            f"found the CDI directory {settings.cdi_directory}, expected one where every runtime"
+            f" looks: {known}",
+            "use one of these, or add it to the runtime's configuration: cdi_spec_dirs",
+        )
+
+
+def _directory_problems(settings: Settings) -> Iterator[Problem]:
+    if not settings.registry.is_dir():
+        yield Problem(
+            f"found no directory {settings.registry}, expected the kubelet's plugin registry",
+            "name the kubelet's root with --kubelet-directory (its flag --root-dir), and mount it"
+            " into the agent's pod under the same path",
+        )
+    wanted = {
+        "plugins": settings.plugin_directory,
+        "CDI files": settings.cdi_directory,
+        "files of claims": settings.run_directory,
+    }
+    for purpose, path in wanted.items():
+        nearest = next(each for each in (path, *path.parents) if each.exists())
+        if not os.access(nearest, os.W_OK):
+            yield Problem(
+                f"found {nearest} not writable, expected a place for {purpose} at {path}",
+                "run the agent as root, and mount the directory into its pod without readOnly",
+            )
+
+
+def _socket_problems(settings: Settings) -> Iterator[Problem]:
+    try:
+        sockets.choose(
+            settings.registry, settings.plugin_directory, settings.driver, settings.instance
+        )
+    except sockets.SocketPathError as error:
+        yield Problem(str(error), "use a kubelet directory with a shorter path")

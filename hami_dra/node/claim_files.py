@@ -1,0 +1,147 @@
+"""The files of claims: the CDI file for the runtime, and what containers are given of ours."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from hami_dra.node import cdi, limit_files
+from hami_dra.node.allocation import PrepareError
+from hami_dra.node.files import Files, is_temporary, read, without_temporary
+from hami_dra.node.host import Directories, Host
+from hami_dra.node.limits import CONTROL_BYTES, USAGE_BYTES, Control, DeviceLimit
+from hami_dra.node.record import Record, State
+from hami_dra.node.share import CardLimit, card_limits
+
+RECORD: Final = "record.json"
+"""Beside a claim's files, for the day when the checkpoint is lost."""
+
+_MIB: Final = 2**20
+_ALL_CORES: Final = 100
+_WHOLE: Final = (CONTROL_BYTES, USAGE_BYTES)
+
+
+class ClaimFiles:
+    """Makes, mends and removes the files of claims.
+
+    Args:
+        files: changes the disk.
+        directories: where.
+        host: what this node offers.
+    """
+
+    def __init__(self, files: Files, directories: Directories, host: Host) -> None:
+        self._files = files
+        self._directories = directories
+        self._host = host
+
+    def have(self, record: Record, *, anew: bool = False) -> None:
+        """Have a claim's files as they must be; what is right already is left alone.
+
+        Args:
+            record: of the claim.
+            anew: whether files that are there may be another allocation's.
+
+        Raises:
+            PrepareError: if that is not possible.
+        """
+        limits, document = self._spec(record)
+        path = self._directories.spec(record.uid)
+        try:
+            if anew or self._sizes(record.uid) != _WHOLE:
+                self._make(record, limits)
+            if read(path) != document:
+                self._files.write(path, document)
+        except (OSError, ValueError) as error:
+            raise sentence(error) from error
+
+    def remove(self, uid: str) -> None:
+        """Have no file of a claim: first what the runtime reads, then what that points to.
+
+        Raises:
+            OSError: if the disk refuses.
+        """
+        self._files.remove(self._directories.spec(uid))
+        self._files.remove_tree(self._directories.claim(uid))
+
+    def remove_orphans(self, known: Collection[str]) -> tuple[str, ...]:
+        """Remove the files of all claims but these, and of writes that never ended.
+
+        Raises:
+            OSError: if the disk refuses.
+        """
+        removed: list[str] = []
+        for path in _entries(self._directories.cdi):
+            name = path.name
+            uid = cdi.claim_uid(without_temporary(name))
+            if uid is not None and (is_temporary(name) or uid not in known):
+                self._files.remove(path)
+                removed.append(name)
+        for path in _entries(self._directories.claims):
+            if path.name not in known:
+                self._files.remove_tree(path)
+                removed.append(path.name)
+        return tuple(removed)
+
+    def _spec(self, record: Record) -> tuple[tuple[CardLimit, ...], bytes]:
+        cards = self._host.node().cards
+        for share in record.shares:
+            if share.uuid not in cards:
+                raise PrepareError(
+                    f"card {share.device} is not on this node any more; delete the pod so that it"
+                    " is allocated anew"
+                )
+        limits = card_limits(record.shares, cards)
+        directory = self._directories.claim(record.uid)
+        mounts = (
+            *cdi.claim_mounts(record.uid, str(directory)),
+            *self._host.library_mounts(record.library),
+        )
+        edits = self._host.edits()
+        document = cdi.spec(record.uid, record.shares, limits, edits=edits, mounts=mounts)
+        return limits, cdi.render(document)
+
+    def _sizes(self, uid: str) -> tuple[int | None, int | None]:
+        """Return the sizes of `control` and `usage`; containers cannot write the first."""
+        directory = self._directories.claim(uid)
+        return _size(directory / "control"), _size(directory / "usage")
+
+    def _make(self, record: Record, limits: Sequence[CardLimit]) -> None:
+        directory = self._directories.claim(record.uid)
+        self._files.make_directory(directory)
+        if _size(directory / "usage") not in (None, USAGE_BYTES):
+            self._files.remove(directory / "usage")
+        # As it will be once all files are there, which is when anybody looks at it.
+        text = replace(record, state=State.PREPARED).text
+        self._files.write(directory / RECORD, text.encode(), mode=0o600)
+        self._files.step("create control and usage")
+        limit_files.create(directory, Control(tuple(_device_limit(each) for each in limits)))
+
+
+def sentence(error: Exception) -> PrepareError:
+    """Say for the pod's events what the disk or the driver refused."""
+    if isinstance(error, PrepareError):
+        return error
+    return PrepareError(f"the files of the claim could not be written: {error}")
+
+
+def _device_limit(limit: CardLimit) -> DeviceLimit:
+    return DeviceLimit(
+        uuid=limit.uuid,
+        memory_bytes=limit.memory_mib * _MIB,
+        core_percent=min(limit.cores, _ALL_CORES),
+    )
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat(follow_symlinks=False).st_size
+    except FileNotFoundError:
+        return None
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,108 @@
+"""Files that are whole or not there, however the process ends.
+
+The kernel keeps what a killed process wrote, so nothing here waits for the disk: after a power
+cut or a reboot no container of ours runs, and what was written before counts for nothing
+(`hami_dra.node.checkpoint` tells by the boot's id and finds torn files by their digest).
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+_TEMPORARY: Final = ".tmp-"
+
+Step = Callable[[str], None]
+"""Told before each change of the disk what follows; tests end the process there."""
+
+
+def no_step(_: str) -> None:
+    """Do nothing between two changes."""
+
+
+class Files:
+    """Changes of the disk, each a single one or undone by whoever comes next.
+
+    Args:
+        step: told before each change.
+    """
+
+    def __init__(self, step: Step = no_step) -> None:
+        self.step = step
+
+    def write(self, path: Path, content: bytes, *, mode: int = 0o644) -> None:
+        """Have a file with this content; its name never shows another one.
+
+        Raises:
+            OSError: if the disk is full or read-only, with nothing left behind.
+        """
+        temporary = path.with_name(f"{_TEMPORARY}{path.name}")
+        try:
+            self.step(f"write {path.name}")
+            _write_new(temporary, content, mode)
+            self.step(f"rename {path.name}")
+            temporary.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+
+    def link(self, source: Path, target: Path) -> None:
+        """Have a second name for a file, in place of whatever has that name."""
+        temporary = target.with_name(f"{_TEMPORARY}{target.name}")
+        temporary.unlink(missing_ok=True)
+        self.step(f"link {target.name}")
+        temporary.hardlink_to(source)
+        self.step(f"rename {target.name}")
+        temporary.replace(target)
+
+    def remove(self, path: Path) -> None:
+        """Have no such file."""
+        self.step(f"remove {path.name}")
+        path.unlink(missing_ok=True)
+
+    def make_directory(self, path: Path) -> None:
+        """Have such a directory, which others may enter but not change."""
+        self.step(f"make {path.name}")
+        path.mkdir(mode=0o755, exist_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        """Have no such directory."""
+        self.step(f"remove {path.name}")
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+
+def is_temporary(name: str) -> bool:
+    """Tell whether a write that never ended left this name."""
+    return name.startswith(_TEMPORARY)
+
+
+def without_temporary(name: str) -> str:
+    """Return the name that a write was meant for."""
+    return name.removeprefix(_TEMPORARY)
+
+
+def read(path: Path) -> bytes | None:
+    """Return a file's content, or None if there is none.
+
+    Raises:
+        OSError: if it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, mode)
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        # The process's umask must not decide who can read it.
+        os.fchmod(descriptor, mode)
+        view = memoryview(content)
+        while view:
+            view = view[file.write(view) :]

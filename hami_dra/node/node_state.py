@@ -1,0 +1,122 @@
+"""What this node offers now: cards, their troubles, and what containers need to use them."""
+
+import threading
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from hami_dra.migration import Json
+from hami_dra.node.allocation import PrepareError
+from hami_dra.node.backend import Backend, BackendError, CardTrouble
+from hami_dra.node.cdi import Mount, NodeEdits
+from hami_dra.node.devices import device_name, resource_slice
+from hami_dra.node.inventory import Card
+from hami_dra.node.library import Library
+from hami_dra.node.prepare import Node
+
+_Found: TypeAlias = tuple[tuple[Card, ...], dict[str, CardTrouble], NodeEdits | None, str]
+
+
+class NodeState:
+    """The last known state of one node; read from any thread.
+
+    Args:
+        backend: where cards come from.
+        name: the node's name.
+        driver: our driver's name.
+        split_count: how many tenants a card may have.
+        library: the native library; None for none.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        name: str,
+        driver: str,
+        split_count: int,
+        library: Library | None = None,
+    ) -> None:
+        self._backend = backend
+        self._library = library
+        self._name = name
+        self._driver = driver
+        self._split_count = split_count
+        self._lock = threading.Lock()
+        self._node = Node(name, driver, {}, split_count)
+        self._order: tuple[Card, ...] = ()
+        self._troubles: dict[str, CardTrouble] = {}
+        self._edits: NodeEdits | None = None
+        self._problem = ""
+
+    @property
+    def problem(self) -> str:
+        """Return why the cards or their edits could not be found; empty when they were."""
+        return self._problem
+
+    def refresh(self) -> bool:
+        """Look at the cards again; return whether anything changed. Blocks."""
+        before: _Found = (self._order, self._troubles, self._edits, self._problem)
+        try:
+            found = tuple(self._backend.cards()), dict(self._backend.troubles())
+            after: _Found = (*found, self._backend.edits(), "")
+        except BackendError as error:
+            # Prepared claims keep their cards: what cannot be asked now is not gone.
+            after = (*before[:3], str(error))
+        with self._lock:
+            self._order, self._troubles, self._edits, self._problem = after
+            by_uuid = {card.uuid: card for card in self._order}
+            self._node = Node(self._name, self._driver, by_uuid, self._split_count)
+        return before != after
+
+    def node(self) -> Node:
+        """Return the cards that can be prepared now."""
+        return self._node
+
+    def edits(self) -> NodeEdits:
+        """Return what containers need to use them.
+
+        Raises:
+            PrepareError: if that is not known.
+        """
+        if self._edits is None:
+            raise PrepareError(f"what containers need to use a card is not known: {self._problem}")
+        return self._edits
+
+    def library(self) -> str:
+        """Return the digest of the native library that new claims get; empty for none."""
+        return self._library.digest if self._library else ""
+
+    def library_mounts(self, digest: str) -> Sequence[Mount]:
+        """Return the mounts that bring a library into a container.
+
+        Raises:
+            PrepareError: if that library is not on the node.
+        """
+        if not digest:
+            return ()
+        if self._library is None:
+            raise PrepareError(
+                "the claim was prepared with the native library, and this agent has none: start it"
+                " with --library"
+            )
+        return self._library.mounts(digest)
+
+    def slice(self, node_uid: str) -> Json:
+        """Build the slice to publish."""
+        return resource_slice(
+            self._order,
+            node=self._name,
+            node_uid=node_uid,
+            driver=self._driver,
+            split_count=self._split_count,
+            unhealthy={uuid: trouble.code for uuid, trouble in self._troubles.items()},
+        )
+
+    def health(self) -> tuple[tuple[str, str], ...]:
+        """Return each device and what is wrong with it, empty for nothing."""
+        with self._lock:
+            return tuple(
+                (device_name(card.uuid), wrong.message if wrong else "")
+                for card in self._order
+                for wrong in [self._troubles.get(card.uuid)]
+            )

@@ -1,0 +1,85 @@
+"""A pod speaks to its API server with its own account, and without the large client."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+import pytest_asyncio
+
+from hami_dra.kube import incluster
+from hami_dra.kube.errors import ConfigurationError, NotFoundError, UnreachableError
+from hami_dra.kube.incluster import PodClient, ServiceAccountToken, has_account
+from hami_dra.kube.session import Session
+from tests.hami_dra.kube.api_double import SLICES, ApiDouble
+
+
+@pytest_asyncio.fixture
+async def pod(api: ApiDouble, tmp_path: Path) -> AsyncIterator[Session]:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    async with Session(PodClient(api.url, ServiceAccountToken(token), None)) as session:
+        yield session
+
+
+async def test_it_reads_writes_and_watches(api: ApiDouble, pod: Session) -> None:
+    api.token = "first"
+    item = {"metadata": {"name": "a"}, "spec": {"driver": "d"}}
+
+    made = await pod.create(SLICES, item)
+    assert (await pod.get(f"{SLICES}/a"))["spec"] == {"driver": "d"}
+    await pod.replace(f"{SLICES}/a", {**item, "metadata": made["metadata"]})
+    stream = pod.watch(SLICES, resource_version="100")
+    event = await anext(stream)
+    await stream.aclose()
+    assert event["object"]["metadata"]["name"] == "a"
+    await pod.delete(f"{SLICES}/a", options={"preconditions": {}})
+    with pytest.raises(NotFoundError):
+        await pod.get(f"{SLICES}/a")
+
+
+async def test_a_renewed_token_is_used(
+    api: ApiDouble, pod: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.token = "first"
+    await pod.get(SLICES)
+    (tmp_path / "token").write_text("second")
+    api.token = "second"
+
+    later = monotonic() + 61
+    monkeypatch.setattr("hami_dra.kube.incluster.monotonic", lambda: later)
+
+    await pod.get(SLICES)
+
+
+async def test_a_token_that_is_gone_is_told(pod: Session, tmp_path: Path) -> None:
+    (tmp_path / "token").unlink()
+
+    with pytest.raises(UnreachableError, match="could not renew the credentials"):
+        await pod.get(SLICES)
+
+
+async def test_a_pod_without_an_account_is_told_what_to_do(tmp_path: Path) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+
+    with pytest.raises(ConfigurationError, match="automountServiceAccountToken"):
+        await incluster.connect(environ, tmp_path)
+
+
+def test_a_kubeconfig_that_is_named_wins() -> None:
+    host = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+
+    assert has_account(host)
+    assert not has_account({**host, "KUBECONFIG": "/x"})
+    assert not has_account({})
+
+
+def test_the_agent_loads_no_official_client() -> None:
+    script = (
+        "import sys, hami_dra.node.__main__, hami_dra.kube.incluster;"
+        "sys.exit('kubernetes' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,0 +1,145 @@
+"""NVIDIA's binding of NVML with made-up cards: the functions that the agent calls."""
+
+import importlib
+import queue
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+pynvml: Any = importlib.import_module("pynvml")
+"""The real binding, which has no types."""
+
+
+@dataclass
+class FakeCard:
+    """A card that tests can break."""
+
+    uuid: str
+    bus: int
+    minor: int
+    total: int = 81920 * 2**20
+    is_lost: bool = False
+    mig: int = 0
+    recovery_action: int = 0
+    no_recovery_field: bool = False
+
+
+@dataclass
+class FakeNvml:
+    """Stands in for the module `pynvml`; constants and errors are the real module's.
+
+    Attributes:
+        found: the cards.
+        broken: the error that every call raises, if any.
+        events: errors of cards, as (card, XID).
+    """
+
+    found: list[FakeCard]
+    broken: type[Exception] | None = None
+    events: "queue.Queue[tuple[FakeCard, int] | None]" = field(default_factory=queue.Queue)
+    opened: int = 0
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - constants and errors
+        if name.startswith("nvml") and not name.startswith("nvmlEventType"):
+            raise AttributeError(name)
+        return getattr(pynvml, name)
+
+    def _answer(self) -> None:
+        if self.broken is not None:
+            raise self.broken
+
+    def nvmlInit(self) -> None:  # noqa: N802 - the library's names, here and below
+        """Open."""
+        self._answer()
+        self.opened += 1
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        """Close."""
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        """Count."""
+        self._answer()
+        return len(self.found)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeCard:  # noqa: N802
+        """Find by number."""
+        return self._reachable(self.found[index])
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeCard:  # noqa: N802
+        """Find by UUID."""
+        self._answer()
+        [card] = [each for each in self.found if each.uuid == uuid]
+        return self._reachable(card)
+
+    def _reachable(self, card: FakeCard) -> FakeCard:
+        if card.is_lost:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return card
+
+    def nvmlDeviceGetUUID(self, card: FakeCard) -> str:  # noqa: N802
+        """Name."""
+        return card.uuid
+
+    def nvmlDeviceGetMinorNumber(self, card: FakeCard) -> int:  # noqa: N802
+        """Number of the device node."""
+        return card.minor
+
+    def nvmlDeviceGetName(self, _: FakeCard) -> bytes:  # noqa: N802
+        """Model; older bindings answer in bytes."""
+        return b"NVIDIA A100-SXM4-80GB"
+
+    def nvmlDeviceGetBrand(self, _: FakeCard) -> int:  # noqa: N802
+        """Brand."""
+        return int(pynvml.NVML_BRAND_NVIDIA)
+
+    def nvmlDeviceGetArchitecture(self, _: FakeCard) -> int:  # noqa: N802
+        """Architecture."""
+        return int(pynvml.NVML_DEVICE_ARCH_AMPERE)
+
+    def nvmlDeviceGetMemoryInfo(self, card: FakeCard) -> SimpleNamespace:  # noqa: N802
+        """Memory."""
+        return SimpleNamespace(total=card.total)
+
+    def nvmlDeviceGetCudaComputeCapability(self, _: FakeCard) -> tuple[int, int]:  # noqa: N802
+        """Compute capability."""
+        return 8, 0
+
+    def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802
+        """Version of the driver."""
+        return "535.54.03"
+
+    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:  # noqa: N802
+        """Version of CUDA."""
+        return 12080
+
+    def nvmlDeviceGetPciInfo(self, card: FakeCard) -> SimpleNamespace:  # noqa: N802
+        """Place on the bus."""
+        return SimpleNamespace(domain=0, bus=card.bus, device=0)
+
+    def nvmlDeviceGetMigMode(self, card: FakeCard) -> tuple[int, int]:  # noqa: N802
+        """Whether it is partitioned."""
+        return card.mig, card.mig
+
+    def nvmlDeviceGetFieldValues(  # noqa: N802
+        self, card: FakeCard, _: list[int]
+    ) -> list[SimpleNamespace]:
+        """What the driver asks for."""
+        if card.no_recovery_field:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        value = SimpleNamespace(uiVal=card.recovery_action)
+        return [SimpleNamespace(nvmlReturn=0, value=value)]
+
+    def nvmlEventSetCreate(self) -> object:  # noqa: N802
+        """Make a set of events."""
+        return object()
+
+    def nvmlDeviceRegisterEvents(self, *_: object) -> None:  # noqa: N802
+        """Listen."""
+
+    def nvmlEventSetWait_v2(self, *_: object) -> SimpleNamespace:  # noqa: N802
+        """Wait for an event; None ends NVML."""
+        event = self.events.get()
+        if event is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
+        card, xid = event
+        return SimpleNamespace(device=card, eventData=xid)

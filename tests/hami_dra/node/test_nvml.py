@@ -1,0 +1,262 @@
+"""NVIDIA's cards as NVML tells of them: what is published, what fails and what recovers."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hami_dra.lab.wait import until
+from hami_dra.migration import Json
+from hami_dra.node.backend import BackendError, NoCards
+from hami_dra.node.cdi import NodeEdits
+from hami_dra.node.choose import choose_backend
+from hami_dra.node.devices import UNHEALTHY
+from hami_dra.node.edits import first_that_works, from_host, from_toolkit, take_apart
+from hami_dra.node.node_state import NodeState
+from hami_dra.node.nvml import NvmlCards
+from hami_dra.node.settings import Settings
+from tests.hami_dra.node.fake_nvml import FakeCard, FakeNvml, pynvml
+
+FIRST = "GPU-11111111-1111-1111-1111-111111111111"
+SECOND = "GPU-22222222-2222-2222-2222-222222222222"
+
+
+@pytest.fixture
+def nvml() -> Iterator[FakeNvml]:
+    fake = FakeNvml([FakeCard(SECOND, 0x3B, 0), FakeCard(FIRST, 0x0A, 1)])
+    yield fake
+    fake.events.put(None)
+
+
+@pytest.fixture
+def backend(nvml: FakeNvml, tmp_path: Path) -> NvmlCards:
+    return NvmlCards(lambda _: NodeEdits(), root=tmp_path, library=nvml)
+
+
+def test_cards_come_in_the_order_of_the_bus_with_all_that_is_published(
+    backend: NvmlCards, tmp_path: Path
+) -> None:
+    device = tmp_path / "sys/devices/pci0000:00/0000:00:01.0/0000:0a:00.0"
+    device.mkdir(parents=True)
+    links = tmp_path / "sys/bus/pci/devices"
+    links.mkdir(parents=True)
+    (links / "0000:0a:00.0").symlink_to(device)
+
+    first, second = backend.cards()
+
+    assert (first.uuid, second.uuid) == (FIRST, SECOND)
+    assert first.minor == 1
+    assert first.product_name == "NVIDIA A100-SXM4-80GB"
+    assert (first.brand, first.architecture) == ("Nvidia", "Ampere")
+    assert (first.driver_version, first.cuda_driver_version) == ("535.54.03", "12.8")
+    assert (first.compute_capability, first.memory_mib) == ("8.0", 81920)
+    assert (first.pcie_bus_id, first.pcie_root) == ("0000:0a:00.0", "pci0000:00")
+    assert second.pcie_root == "", "a VM may have none"
+
+
+def test_a_partitioned_card_is_not_shared_out(backend: NvmlCards, nvml: FakeNvml) -> None:
+    nvml.found[0].mig = pynvml.NVML_DEVICE_MIG_ENABLE
+
+    assert [card.uuid for card in backend.cards()] == [FIRST]
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "found no libnvidia-ml.so.1"),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "is not loaded"),
+        (pynvml.NVML_ERROR_NO_PERMISSION, "as root"),
+        (pynvml.NVML_ERROR_UNKNOWN, "NVML does not answer"),
+    ],
+)
+def test_what_keeps_nvml_from_answering_is_told_and_tried_again(
+    backend: NvmlCards, nvml: FakeNvml, code: int, expected: str
+) -> None:
+    nvml.broken = type(pynvml.NVMLError(code))
+    with pytest.raises(BackendError, match=expected):
+        backend.cards()
+
+    nvml.broken = None
+    assert len(backend.cards()) == 2
+
+
+def test_cards_stay_while_nvml_cannot_be_asked(backend: NvmlCards, nvml: FakeNvml) -> None:
+    state = NodeState(backend, name="n", driver="d", split_count=10)
+    state.refresh()
+    nvml.broken = type(pynvml.NVMLError(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
+
+    assert state.refresh(), "the problem is news"
+    assert "is not loaded" in state.problem
+    assert len(state.node().cards) == 2
+
+    nvml.broken = None
+    assert state.refresh()
+    assert state.problem == ""
+
+
+def codes(backend: NvmlCards) -> dict[str, str]:
+    return {uuid: trouble.code for uuid, trouble in backend.troubles().items()}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "code"), [("is_lost", "lost"), ("recovery_action", "needs-reset-1")]
+)
+def test_a_failed_card_recovers_after_two_good_looks(
+    backend: NvmlCards, nvml: FakeNvml, attribute: str, code: str
+) -> None:
+    backend.cards()
+    setattr(nvml.found[0], attribute, 1)
+    assert codes(backend) == {SECOND: code}
+
+    setattr(nvml.found[0], attribute, 0)
+    assert codes(backend) == {SECOND: code}
+    assert codes(backend) == {}
+
+
+def test_a_driver_that_does_not_tell_recovery_actions_is_believed(
+    backend: NvmlCards, nvml: FakeNvml
+) -> None:
+    nvml.found[0].no_recovery_field = True
+    backend.cards()
+
+    assert codes(backend) == {}
+
+
+def test_a_reported_error_fails_the_card_and_an_applications_own_does_not(
+    backend: NvmlCards, nvml: FakeNvml
+) -> None:
+    backend.cards()
+    nvml.events.put((nvml.found[1], 31))
+    nvml.events.put((nvml.found[0], 79))
+
+    found = until(lambda: codes(backend) or None, what="the error arrived")
+
+    assert found == {SECOND: "xid-79"}
+
+
+def test_a_failed_card_is_tainted_and_told_to_the_kubelet(
+    backend: NvmlCards, nvml: FakeNvml
+) -> None:
+    state = NodeState(backend, name="n", driver="gpu.example.com", split_count=10)
+    state.refresh()
+    nvml.found[0].is_lost = True
+    state.refresh()
+
+    good, bad = state.slice("u")["spec"]["devices"]
+
+    assert "taints" not in good
+    assert bad["taints"] == [{"key": UNHEALTHY, "value": "lost", "effect": "NoSchedule"}]
+    assert dict(state.health())[bad["name"]] == "the card has fallen off the bus; reboot the node"
+    assert dict(state.health())[good["name"]] == ""
+
+
+def a_spec(**more: object) -> Json:
+    """Build what NVIDIA's toolkit writes, fields of newer versions included."""
+    return {
+        "cdiVersion": "0.7.0",
+        "kind": "nvidia.com/gpu",
+        "containerEdits": {
+            "env": ["NVIDIA_VISIBLE_DEVICES=void"],
+            "additionalGids": [44],
+            "deviceNodes": [{"path": "/dev/nvidiactl"}],
+            "mounts": [{"hostPath": "/usr/lib/libcuda.so.535.54.03", "containerPath": "/x"}],
+            "hooks": [{"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook"}],
+        },
+        "devices": [
+            {"name": FIRST, "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia1"}]}},
+            {"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}},
+            {"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}},
+        ],
+        **more,
+    }
+
+
+def test_a_spec_is_split_into_what_cards_share_and_what_each_needs(backend: NvmlCards) -> None:
+    edits = take_apart(a_spec(), backend.cards(), "spec")
+
+    assert "additionalGids" not in edits.common
+    assert edits.common["hooks"][0]["path"] == "/usr/bin/nvidia-cdi-hook"
+    assert edits.cards[FIRST] == {"deviceNodes": [{"path": "/dev/nvidia1"}]}
+    assert edits.cards[SECOND] == {"deviceNodes": [{"path": "/dev/nvidia0"}]}, "by its device node"
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ([], "is no CDI spec"),
+        (a_spec(kind="vendor.com/gpu"), "is no CDI spec"),
+        (a_spec(devices=[]), "does not name the cards"),
+    ],
+)
+def test_a_spec_that_does_not_fit_is_refused(
+    backend: NvmlCards, spec: object, expected: str
+) -> None:
+    with pytest.raises(BackendError, match=expected):
+        take_apart(spec, backend.cards(), "spec")
+
+
+def test_a_spec_of_the_host_is_read_and_a_stale_one_refused(
+    backend: NvmlCards, tmp_path: Path
+) -> None:
+    with pytest.raises(BackendError, match="nvidia-ctk cdi generate --output"):
+        from_host(backend.cards(), root=tmp_path)
+    path = tmp_path / "etc/cdi/nvidia.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(a_spec()))
+    assert from_host(backend.cards(), root=tmp_path).cards
+
+    path.write_text(json.dumps(a_spec()).replace("535.54.03", "550.1.2"))
+    with pytest.raises(BackendError, match="another driver"):
+        from_host(backend.cards(), root=tmp_path)
+    path.write_text("{")
+    with pytest.raises(BackendError, match="cannot be read"):
+        from_host(backend.cards(), root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("exit 1", "cdi generate failed"),
+        ("echo no", "did not write JSON"),
+        ("echo '{}'", "is no CDI spec"),
+    ],
+)
+def test_a_toolkit_that_fails_is_told(
+    backend: NvmlCards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, expected: str
+) -> None:
+    install(tmp_path, monkeypatch, script)
+
+    with pytest.raises(BackendError, match=expected):
+        from_toolkit(backend.cards())
+
+
+def test_the_toolkit_is_asked_first_and_the_hosts_spec_second(
+    backend: NvmlCards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = first_that_works([from_toolkit, lambda cards: from_host(cards, root=tmp_path)])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BackendError, match=r"found no nvidia-ctk.*found no CDI spec"):
+        find(backend.cards())
+
+    monkeypatch.undo()
+    install(tmp_path, monkeypatch, f"cat <<'END'\n{json.dumps(a_spec())}\nEND")
+    assert find(backend.cards()).cards.keys() == {FIRST, SECOND}
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Have a toolkit that does what the script says."""
+    program = folder / "nvidia-ctk"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_a_node_without_a_driver_runs_idle_and_one_with_it_asks_nvml(tmp_path: Path) -> None:
+    settings = Settings(name="n")
+    assert isinstance(choose_backend(settings, root=tmp_path), NoCards)
+
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "nvidiactl").touch()
+    assert isinstance(choose_backend(settings, root=tmp_path), NvmlCards)

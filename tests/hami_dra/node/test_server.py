@@ -1,0 +1,295 @@
+"""The kubelet registers the plugin, prepares and unprepares claims, and learns how cards are."""
+
+import asyncio
+import fcntl
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from grpc import aio
+
+from hami_dra.kube.errors import UnreachableError
+from hami_dra.lab.wait import until
+from hami_dra.migration import Json
+from hami_dra.node.health import HealthBoard
+from hami_dra.node.messages import ClaimReference, Health
+from hami_dra.node.metrics import Metrics
+from hami_dra.node.plugin import Machine, Plugin, Refusing
+from hami_dra.node.server import KubeletServer
+from hami_dra.node.sockets import SocketPathError, Sockets, choose, remove_dead
+from tests.hami_dra.node.claims import DEVICES, DRIVER, NODE, Disk, claim, result
+from tests.hami_dra.node.fake_kubelet import KNOWN, FakeKubelet
+
+
+def reference(wanted: Json) -> ClaimReference:
+    metadata = wanted["metadata"]
+    return ClaimReference(metadata["namespace"], metadata["uid"], metadata["name"])
+
+
+@dataclass
+class Served:
+    """An agent's servers and what stands behind them."""
+
+    disk: Disk
+    kubelet: FakeKubelet
+    sockets: Sockets
+    board: HealthBoard
+    metrics: Metrics
+    server: KubeletServer
+    plugin: Plugin
+    stored: dict[str, Json] = field(default_factory=dict)
+    reads: list[str] = field(default_factory=list)
+    away: bool = False
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def store(self, wanted: Json) -> ClaimReference:
+        """Have a claim in the API server."""
+        self.stored[wanted["metadata"]["uid"]] = wanted
+        return reference(wanted)
+
+    async def find(self, wanted: ClaimReference) -> Json | None:
+        """Read a claim as the API server gives it."""
+        self.reads.append(wanted.uid)
+        self.arrived.set()
+        await self.gate.wait()
+        if self.away:
+            raise UnreachableError("GET: connection refused")
+        return self.stored.get(wanted.uid)
+
+
+@asynccontextmanager
+async def serving(
+    root: Path,
+    *,
+    instance: str = "",
+    machine: Callable[[Disk], Machine] = lambda disk: disk.start(),
+) -> AsyncIterator[Served]:
+    registry = root / "registry"
+    registry.mkdir(exist_ok=True)
+    disk = Disk(root / "disk")
+    board, metrics = HealthBoard(NODE, resend_s=0.05), Metrics()
+    sockets = choose(registry, disk.state, DRIVER, instance)
+    kubelet = FakeKubelet(registry)
+
+    async def find(wanted: ClaimReference) -> Json | None:
+        return await shown.find(wanted)
+
+    plugin = Plugin(machine(disk), find, metrics)
+    server = KubeletServer(sockets, driver=DRIVER, plugin=plugin, health=board, metrics=metrics)
+    shown = Served(disk, kubelet, sockets, board, metrics, server, plugin)
+    shown.gate.set()
+    await server.start()
+    try:
+        yield shown
+    finally:
+        await server.stop()
+        plugin.close()
+
+
+async def test_the_plugin_is_registered_and_says_what_it_serves(tmp_path: Path) -> None:
+    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+        await agent.server.registered()
+
+        assert plugin.information.name == DRIVER
+        assert plugin.information.versions[:2] == ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+        assert plugin.service == KNOWN["v1.DRAPlugin"]
+        assert agent.server.is_registered
+
+
+async def test_a_refusal_is_kept_for_people(tmp_path: Path) -> None:
+    async with serving(tmp_path) as agent:
+        agent.kubelet.refusal = "already registered"
+        async with agent.kubelet.registered():
+            assert not agent.server.is_registered
+            assert agent.server.refusal == "already registered"
+
+
+@pytest.mark.parametrize("version", KNOWN)
+async def test_a_claim_is_prepared_once_and_told_twice(tmp_path: Path, version: str) -> None:
+    async with serving(tmp_path) as agent:
+        agent.kubelet.versions = {version: KNOWN[version]}
+        wanted = agent.store(claim(result(1, share="s1", request="gpu/small")))
+        async with agent.kubelet.registered() as plugin:
+            first = await plugin.prepare(wanted)
+            agent.away = True
+            again = await plugin.prepare(wanted)
+
+            [device] = first[wanted.uid].devices
+            assert again == first
+            assert agent.reads == [wanted.uid]
+            assert (device.pool, device.device, device.share_id) == (NODE, DEVICES[1], "s1")
+            assert device.requests == ("gpu",)
+            assert device.cdi_ids[0].startswith(f"hami-dra.io/claim={wanted.uid}-")
+
+            assert await plugin.unprepare(wanted) == {wanted.uid: ""}
+            assert await plugin.unprepare(wanted) == {wanted.uid: ""}
+            assert agent.disk.names() == set()
+
+
+async def test_claims_of_one_call_are_answered_each_by_itself(tmp_path: Path) -> None:
+    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+        good = agent.store(claim(result()))
+        big = agent.store(claim(result(1, memory="81Gi"), name="big"))
+        gone = reference(claim(result(), name="gone"))
+        foreign = agent.store(claim(result() | {"driver": "nic.example.com"}, name="nic"))
+
+        answers = await plugin.prepare(good, big, gone, foreign)
+
+        assert answers[good.uid].error == ""
+        assert "82944 Mi of memory" in answers[big.uid].error
+        assert "does not exist" in answers[gone.uid].error
+        assert answers[foreign.uid].devices == ()
+        assert answers[foreign.uid].error == ""
+
+
+async def test_while_the_api_server_is_away_prepare_says_so_and_unprepare_works(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+        old = agent.store(claim(result()))
+        new = agent.store(claim(result(1), name="new"))
+        await plugin.prepare(old)
+        agent.away = True
+
+        answers = await plugin.prepare(new)
+        assert "could not be read from the API server" in answers[new.uid].error
+        assert await plugin.unprepare(old) == {old.uid: ""}
+
+        agent.away = False
+        assert (await plugin.prepare(new))[new.uid].error == ""
+
+
+async def test_a_machine_that_must_not_touch_anything_refuses_both(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path, machine=lambda _: Refusing("a newer release wrote it")) as agent,
+        agent.kubelet.registered() as plugin,
+    ):
+        wanted = agent.store(claim(result()))
+
+        assert (await plugin.prepare(wanted))[wanted.uid].error == "a newer release wrote it"
+        assert await plugin.unprepare(wanted) == {wanted.uid: "a newer release wrote it"}
+
+
+async def test_two_live_instances_serve_the_same_claims(tmp_path: Path) -> None:
+    async with serving(tmp_path, instance="pod-1") as old:
+        wanted = old.store(claim(result()))
+        async with old.kubelet.registered(old.sockets.registration) as plugin:
+            first = await plugin.prepare(wanted)
+        async with serving(tmp_path, instance="pod-2") as new:
+            assert len(new.kubelet.sockets()) == 2
+            async with new.kubelet.registered(new.sockets.registration) as plugin:
+                assert await plugin.prepare(wanted) == first
+    assert FakeKubelet(tmp_path / "registry").sockets() == []
+
+
+async def test_health_is_told_at_once_after_changes_and_again_and_again(tmp_path: Path) -> None:
+    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+        agent.board.show([("gpu-a", ""), ("gpu-b", "")])
+        async with aclosing(plugin.health()) as stream:
+            first = await anext(stream)
+            repeated = await anext(stream)
+            agent.board.show([("gpu-a", ""), ("gpu-b", "XID 79: fallen off the bus")])
+            async for devices in stream:
+                if devices[1].health is Health.UNHEALTHY:
+                    break
+
+        assert [each.health for each in first] == [Health.HEALTHY, Health.HEALTHY]
+        assert [each.device for each in repeated] == ["gpu-a", "gpu-b"]
+        assert devices[1].message == "XID 79: fallen off the bus"
+        assert {each.pool for each in devices} == {NODE}
+
+
+async def test_both_health_services_are_served(tmp_path: Path) -> None:
+    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+        async with aclosing(plugin.health("v1alpha1.DRAResourceHealth")) as stream:
+            assert await anext(stream) == ()
+        assert "v1alpha1.DRAResourceHealth" in plugin.information.versions
+
+
+async def test_garbage_is_refused_and_harms_nothing(tmp_path: Path) -> None:
+    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+        path = f"/{plugin.service}/NodePrepareResources"
+        call: aio.UnaryUnaryMultiCallable[bytes, bytes] = plugin.channel.unary_unary(path)
+        with pytest.raises(aio.AioRpcError):
+            await call(b"\xff\xff\xff", timeout=5)
+
+        assert await plugin.prepare() == {}
+
+
+async def test_calls_are_counted(tmp_path: Path) -> None:
+    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+        wanted = agent.store(claim(result()))
+        for _ in range(2):
+            await plugin.prepare(wanted)
+        await plugin.prepare(reference(claim(result())))
+
+        def count(outcome: str) -> float | None:
+            labels = {"method": "prepare", "outcome": outcome}
+            return agent.metrics.registry.get_sample_value(
+                "hami_dra_node_claim_calls_total", labels
+            )
+
+        assert (count("done"), count("repeated"), count("failed")) == (1, 1, 1)
+
+
+async def test_the_liveness_probe_sees_work_that_hangs(tmp_path: Path) -> None:
+    async with serving(tmp_path) as agent:
+        lock = agent.disk.state / "lock"
+        lock.touch()
+        with lock.open() as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            assert "has not moved" in await asyncio.to_thread(agent.plugin.stuck, 0.05)
+
+        assert await asyncio.to_thread(agent.plugin.stuck, 30) == ""
+
+
+async def test_calls_in_progress_end_well_when_the_agent_stops(tmp_path: Path) -> None:
+    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+        wanted = agent.store(claim(result()))
+        agent.gate.clear()
+        call = asyncio.ensure_future(plugin.prepare(wanted))
+        await agent.arrived.wait()
+        stopping = asyncio.ensure_future(agent.server.stop())
+        await asyncio.to_thread(
+            until, lambda: not agent.kubelet.sockets(), what="the agent left the registry"
+        )
+        agent.gate.set()
+
+        assert (await call)[wanted.uid].error == ""
+        await stopping
+
+
+def test_long_driver_names_and_two_instances_fit_into_socket_paths(tmp_path: Path) -> None:
+    registry, plugins = Path("/var/lib/kubelet/plugins_registry"), Path("/var/lib/kubelet/plugins")
+    driver = "hami-core-gpu.project-hami.io"
+    one = choose(registry, plugins / driver, driver, "5b0f4d4b-9d5e-4b1a-a8a9-0d1c33c1d0de")
+    other = choose(registry, plugins / driver, driver, "a0f8a2c2-9d5e-4b1a-a8a9-0d1c33c1d0de")
+
+    assert one.registration != other.registration
+    assert one.plugin != other.plugin
+    with pytest.raises(SocketPathError, match="expected at most 107"):
+        choose(tmp_path / ("x" * 80), tmp_path, driver)
+
+
+def test_sockets_of_dead_instances_are_removed_and_live_ones_stay(tmp_path: Path) -> None:
+    def bound(name: str) -> socket.socket:
+        line = socket.socket(socket.AF_UNIX)
+        line.bind(str(tmp_path / name))
+        return line
+
+    bound("dra-old.sock").close()
+    (tmp_path / "dra-file.sock").touch()
+    bound("other.sock").close()
+    with bound("dra-live.sock") as live:
+        live.listen()
+
+        assert remove_dead(tmp_path, "dra") == ("dra-old.sock",)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "dra-file.sock",
+        "dra-live.sock",
+        "other.sock",
+    ]

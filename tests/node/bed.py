@@ -1,0 +1,190 @@
+"""What tests do on the real node, and how they look at it."""
+
+import base64
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hami_dra.lab.api import Api
+from hami_dra.lab.cluster import Cluster
+from hami_dra.lab.realnode import AGENT, IMAGE, RealNode
+from hami_dra.lab.wait import until
+from hami_dra.migration import Json
+from hami_dra.node.limits import CONTROL_BYTES, Control, decode_control
+from hami_dra.node.simulated import cards
+from tests.hami_dra.node.cdi_validator import validate_all
+
+PROFILE = "a100-80g"
+COUNT = 3
+NAMESPACE = "default"
+
+# What a container of a legacy workload finds: its variables, and each claim's limits.
+TELL = (
+    "env | grep CUDA_; for c in /run/vgpu/claims/*; do"
+    " echo CONTROL $(head -c 6208 $c/control | base64 -w0);"
+    " (echo x >> $c/control) 2>/dev/null && echo WRITABLE; touch $c/usage && echo USAGE; done;"
+    " (echo x >> /etc/ld.so.preload) 2>/dev/null && echo WRITABLE;"
+    " grep -q /usr/local/vgpu/libvgpu.so /proc/self/maps && echo PRELOADED; echo END"
+)
+STAY = f"{TELL}; exec sleep 1000000"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a container found.
+
+    Attributes:
+        variables: its CUDA variables.
+        controls: the limits of each claim.
+        text: all that it wrote.
+    """
+
+    variables: Mapping[str, str]
+    controls: tuple[Control, ...]
+    text: str
+
+    @property
+    def memory_mib(self) -> dict[str, int]:
+        """Return the memory limits by card."""
+        return {
+            device.uuid: (device.memory_bytes or 0) // 2**20
+            for control in self.controls
+            for device in control.devices
+        }
+
+
+class Bed:
+    """A cluster with one real node."""
+
+    def __init__(self, cluster: Cluster, api: Api, node: RealNode) -> None:
+        self.cluster = cluster
+        self.api = api
+        self.node = node
+        self.cards = cards(PROFILE, COUNT, node.name)
+        self.marks: dict[str, int] = {}
+
+    def start_agent(self, *more: str, name: str = AGENT) -> None:
+        """Start an agent and wait until its cards are published and the kubelet has it."""
+        arguments = ["--profile", PROFILE, "--count", str(COUNT), "--library", str(stand_in())]
+        process = self.node.start_agent(*arguments, *more, name=name)
+        mark = self.marks.get(name, 0)
+        self.await_slice()
+        until(
+            lambda: "the kubelet registered the plugin" in process.log.read_text()[mark:],
+            what="the kubelet registered the agent",
+        )
+
+    def stop_agent(self, *, name: str = AGENT, kill: bool = False) -> None:
+        """End an agent, in order or suddenly."""
+        process = self.node.processes[name]
+        if kill:
+            os.kill(process.pid, signal.SIGKILL)
+        self.node.stop(name)
+        self.marks[name] = len(process.log.read_text())
+
+    def slice(self) -> Json | None:
+        """Return the node's slice."""
+        query = {"fieldSelector": f"spec.nodeName={self.node.name}"}
+        found = self.api.list("resourceslices", query=query)
+        return found[0] if found else None
+
+    def await_slice(self, timeout_s: float = 30) -> Json:
+        """Wait until the node has a slice."""
+        return until(self.slice, what="the slice is published", timeout_s=timeout_s, every_s=0.02)
+
+    def files(self) -> list[str]:
+        """Return the names of all files of claims on the node."""
+        claims = self.node.layout.run / "claims"
+        return [path.name for folder in (self.node.layout.cdi, claims) for path in folder.iterdir()]
+
+    def apply(self, document: Json, resource: str = "pods") -> None:
+        """Create an object in the tests' namespace."""
+        self.api.create(resource, document, namespace=NAMESPACE)
+
+    def pod(self, name: str) -> Json:
+        """Return a pod."""
+        return self.api.get("pods", name, namespace=NAMESPACE)
+
+    def await_running(self, name: str, timeout_s: float = 60) -> Json:
+        """Wait until all containers of a pod run."""
+
+        def is_running() -> Json | None:
+            pod = self.api.find("pods", name, namespace=NAMESPACE) or {}
+            conditions = (pod.get("status") or {}).get("conditions") or ()
+            ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+            return pod if ready else None
+
+        return until(is_running, what=f"{name} runs", timeout_s=timeout_s)
+
+    def events(self, name: str) -> str:
+        """Return what the events of a pod say."""
+        arguments = ("get", "events", "--field-selector", f"involvedObject.name={name}")
+        columns = "custom-columns=R:.reason,M:.message"
+        return self.cluster.kubectl(*arguments, "-o", columns).stdout
+
+    def told(self, pod: str, container: str = "main") -> Told:
+        """Wait until a container has told what it found, and return that."""
+
+        def text() -> str | None:
+            done = self.cluster.kubectl("logs", pod, "-c", container, check=False)
+            return done.stdout if done.returncode == 0 and "END\n" in done.stdout else None
+
+        said = until(text, what=f"{pod}/{container} has told what it found", timeout_s=60)
+        validate_all(self.node.layout.cdi)
+        lines = said.splitlines()
+        pairs = (line.partition("=") for line in lines if line.startswith("CUDA_"))
+        return Told(
+            variables={name: value for name, _, value in pairs},
+            controls=tuple(
+                decode_control(_whole(line.removeprefix("CONTROL ")))
+                for line in lines
+                if line.startswith("CONTROL ")
+            ),
+            text=said,
+        )
+
+    def delete_pods(self) -> None:
+        """Delete all pods and what makes them, and wait until they are gone."""
+        for resource in ("deployments", "replicasets"):
+            self.api.delete_all(resource, NAMESPACE)
+        for pod in self.api.list("pods", namespace=NAMESPACE):
+            self.api.delete("pods", pod["metadata"]["name"], namespace=NAMESPACE, wait=False)
+        until(
+            lambda: not self.api.list("pods", namespace=NAMESPACE),
+            what="no pod is left",
+            timeout_s=60,
+        )
+
+
+def stand_in() -> Path:
+    """Return a shared object that any program can load and that does nothing."""
+    return next(Path("/lib").glob("*-linux-gnu/libutil.so.1"))
+
+
+def _whole(text: str) -> bytes:
+    """Return a control file of which a container told the limits, and not the long rest."""
+    return base64.b64decode(text).ljust(CONTROL_BYTES, b"\0")
+
+
+def container(name: str = "main", command: str = STAY, **limits: str) -> Json:
+    """Write a container in legacy words; `gpumem` means `nvidia.com/gpumem`."""
+    return {
+        "name": name,
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["/bin/sh", "-c", command],
+        "resources": {"limits": {f"nvidia.com/{key}": value for key, value in limits.items()}},
+    }
+
+
+def pod(name: str, *containers: Json, init: Sequence[Json] = (), **more: object) -> Json:
+    """Write a pod of the tests."""
+    spec = {
+        "terminationGracePeriodSeconds": 0,
+        "containers": list(containers),
+        "initContainers": list(init),
+        **more,
+    }
+    return {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec}

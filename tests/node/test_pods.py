@@ -1,0 +1,163 @@
+"""Unmodified legacy workloads on a real kubelet: each container sees its cards and its limits."""
+
+import pytest
+
+from hami_dra.lab.wait import until
+from hami_dra.migration import Json
+from hami_dra.migration.family import DRIVER
+from tests.node.bed import NAMESPACE, TELL, Bed, container, pod
+
+pytestmark = pytest.mark.cluster
+
+
+def test_an_unmodified_deployment_runs_with_its_limits(bed: Bed) -> None:
+    template = pod("web", container(gpu="1", gpumem="3000", gpucores="30"))
+    deployment: Json = {
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": template["spec"]},
+        },
+    }
+    bed.apply(deployment, "deployments")
+
+    def both() -> list[str] | None:
+        names = [each["metadata"]["name"] for each in bed.api.list("pods", namespace=NAMESPACE)]
+        return names if len(names) == 2 else None
+
+    for name in until(both, what="both replicas exist"):
+        bed.await_running(name)
+        told = bed.told(name)
+        assert told.variables["CUDA_DEVICE_MEMORY_LIMIT_0"] == "3000m"
+        assert told.variables["CUDA_DEVICE_SM_LIMIT_0"] == "30"
+        assert list(told.memory_mib.values()) == [3000]
+        assert "WRITABLE" not in told.text, "containers cannot raise their limits"
+        assert "USAGE" in told.text
+        assert "PRELOADED" in told.text
+
+
+def test_two_containers_have_limits_of_their_own(bed: Bed) -> None:
+    small = container("small", gpu="1", gpumem="1000")
+    large = container("large", gpu="1", gpumem="20000", gpucores="60")
+    bed.apply(
+        pod(
+            "pair",
+            small,
+            large,
+            container("none", "test -d /run/vgpu || echo END; exec sleep 1000000"),
+        )
+    )
+    bed.await_running("pair")
+
+    assert list(bed.told("pair", "small").memory_mib.values()) == [1000]
+    told = bed.told("pair", "large")
+    assert list(told.memory_mib.values()) == [20000]
+    assert told.variables["CUDA_DEVICE_SM_LIMIT_0"] == "60"
+    assert bed.told("pair", "none").controls == ()
+
+
+def test_an_init_container_uses_the_claim_of_the_container_it_fits_into(bed: Bed) -> None:
+    init = container("init", TELL, gpu="1", gpumem="1000")
+    bed.apply(pod("staged", container(gpu="1", gpumem="4000"), init=[init]))
+    bed.await_running("staged")
+
+    assert bed.told("staged", "init").memory_mib == bed.told("staged").memory_mib
+    assert len(bed.api.list("resourceclaims", namespace=NAMESPACE)) == 1
+
+
+def test_several_cards_are_numbered_as_cuda_numbers_them(bed: Bed) -> None:
+    bed.apply(pod("many", container(gpu="3", gpumem="2000")))
+    bed.await_running("many")
+
+    told = bed.told("many")
+    assert list(told.memory_mib) == [card.uuid for card in bed.cards], "in the order of the bus"
+    assert [told.variables[f"CUDA_DEVICE_MEMORY_LIMIT_{index}"] for index in range(3)] == [
+        "2000m"
+    ] * 3
+    assert told.variables["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+def test_an_exclusive_pod_has_a_card_to_itself(bed: Bed) -> None:
+    bed.apply(pod("alone", container(gpu="1")))
+    for number in range(2):
+        bed.apply(pod(f"shared-{number}", container(gpu="1", gpumem="70000")))
+    bed.await_running("alone")
+    [own] = bed.told("alone").memory_mib
+    for number in range(2):
+        bed.await_running(f"shared-{number}")
+        assert own not in bed.told(f"shared-{number}").memory_mib
+    assert bed.told("alone").memory_mib[own] == 81920
+
+
+def with_claim(name: str, claim: str) -> Json:
+    """Write a pod that takes an existing claim."""
+    taking = container()
+    taking["resources"] = {"claims": [{"name": "gpu"}]}
+    return pod(name, taking, resourceClaims=[{"name": "gpu", "resourceClaimName": claim}])
+
+
+def a_claim(name: str, **devices: object) -> Json:
+    """Write a claim of 5000 MiB of a card."""
+    exactly = {
+        "deviceClassName": DRIVER,
+        "capacity": {"requests": {"memory": "5000Mi", "cores": "0"}},
+    }
+    requests = [{"name": "gpu", "exactly": exactly}]
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": requests, **devices}}}
+
+
+def test_pods_that_share_a_claim_share_its_budget(bed: Bed) -> None:
+    bed.apply(a_claim("shared"), "resourceclaims")
+    for name in ("first", "second"):
+        bed.apply(with_claim(name, "shared"))
+        bed.await_running(name)
+    assert bed.told("first").memory_mib == bed.told("second").memory_mib
+    assert len(bed.files()) == 2, "one claim, prepared once"
+
+    bed.api.delete("pods", "first", namespace=NAMESPACE)
+    assert len(bed.files()) == 2
+    bed.delete_pods()
+    until(lambda: not bed.files(), what="the last one took it away")
+    bed.api.delete("resourceclaims", "shared", namespace=NAMESPACE)
+
+
+def test_a_claim_that_is_refused_says_why_in_the_pods_events(bed: Bed) -> None:
+    parameters = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"}
+    config = [{"opaque": {"driver": DRIVER, "parameters": parameters}}]
+    bed.apply(a_claim("configured", config=config), "resourceclaims")
+    bed.apply(with_claim("refused", "configured"))
+
+    until(
+        lambda: "this driver has no parameters" in bed.events("refused"),
+        what="the events of the pod say why",
+        timeout_s=60,
+    )
+    assert bed.files() == []
+    bed.delete_pods()
+    bed.api.delete("resourceclaims", "configured", namespace=NAMESPACE)
+
+
+def test_the_kubelet_says_in_the_pods_status_that_its_card_is_healthy(bed: Bed) -> None:
+    bed.apply(pod("healthy", container(gpu="1", gpumem="1000")))
+    bed.await_running("healthy")
+
+    def health() -> str | None:
+        [status] = bed.pod("healthy")["status"]["containerStatuses"]
+        for allocated in status.get("allocatedResourcesStatus") or ():
+            for resource in allocated["resources"]:
+                return str(resource["health"]) if resource["health"] != "Unknown" else None
+        return None
+
+    assert until(health, what="the pod's status knows its card") == "Healthy"
+
+
+def test_nothing_of_a_deleted_pod_is_left(bed: Bed) -> None:
+    bed.apply(pod("gone", container(gpu="2", gpumem="1000")))
+    bed.await_running("gone")
+    assert len(bed.files()) == 2
+
+    bed.delete_pods()
+
+    until(lambda: not bed.files(), what="no file is left")
+    assert bed.api.list("resourceclaims", namespace=NAMESPACE) == []
