@@ -27,7 +27,7 @@ _CONTROL: Final = struct.Struct("<8sIIQIIIIQQQ")
 _DEVICE: Final = struct.Struct("<96sQQIIQ64x")
 _PROCESS: Final = struct.Struct(f"<IIQ16x{MAX_DEVICES}Q")
 _USAGE: Final = struct.Struct("<8sIIQII96x")
-_USAGE_DEVICE: Final = struct.Struct("<48sQQqQQQQ24x")
+_USAGE_DEVICE: Final = struct.Struct("<48sQQqQQQQQQ8x")
 _SLOT: Final = struct.Struct("<IIIIQQ96x")
 _SLOT_DEVICE: Final = struct.Struct("<6Q4Q16x")
 
@@ -37,6 +37,8 @@ _USAGE_DEVICES_OFFSET: Final = _USAGE.size
 _SLOTS_OFFSET: Final = _USAGE_DEVICES_OFFSET + MAX_DEVICES * _USAGE_DEVICE.size
 _SLOT_BYTES: Final = _SLOT.size + MAX_DEVICES * _SLOT_DEVICE.size
 
+PROCESS_GONE: Final = 2**32 - 1
+"""`DriverUsage.host_pid` of a process that the agent saw end: the library frees its slot."""
 _UNLIMITED: Final = 2**64 - 1
 _PERCENT_ALL: Final = 100
 _LARGEST_PLAUSIBLE: Final = 2**50
@@ -106,7 +108,7 @@ class DriverUsage:
 
     Attributes:
         pid: in the container, with `start_time` the proof that the slot still is the same process.
-        host_pid: the same process on the node.
+        host_pid: the same process on the node, or `PROCESS_GONE`.
         start_time: field 22 of `/proc/<pid>/stat`.
         used_bytes: by device number.
     """
