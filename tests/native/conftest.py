@@ -29,7 +29,7 @@ UUIDS: Final = (
     "GPU-20212223-2425-2627-2829-2a2b2c2d2e2f",
 )
 """Of the fake cards."""
-_TIMEOUT_S: Final = 120.0
+_TIMEOUT_S: Final = 60.0
 
 
 def compiler() -> list[str]:

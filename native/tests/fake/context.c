@@ -33,6 +33,8 @@ static void forget_after_fork(void)
             return CUDA_ERROR_INVALID_DEVICE;                                                                \
     } while (0)
 
+bool fake_is_initialised(void) { return atomic_load_explicit(&initialised, memory_order_relaxed); }
+
 CUcontext fake_context(void) { return depth ? stack[depth - 1] : NULL; }
 
 int fake_current_device(void) { return depth && stack[depth - 1] ? stack[depth - 1]->device : -1; }

@@ -102,6 +102,7 @@ FAKE_EXPORT void fake_fail(const char* symbol, int after, CUresult code);
     } while (0)
 
 /* context.c */
+bool fake_is_initialised(void);
 CUcontext fake_context(void);
 int fake_current_device(void); /* -1 without a context */
 

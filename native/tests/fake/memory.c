@@ -179,6 +179,8 @@ FAKE_EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
 {
     ENTER(cuMemFree_v2);
     struct fake_record found;
+    if (!fake_is_initialised())
+        return CUDA_ERROR_NOT_INITIALIZED;
     if (!address)
         return CUDA_SUCCESS;
     if (fake_remove(address, FAKE_PLAIN, &found)) {

@@ -76,8 +76,11 @@ static struct fake_state* attach(void)
         abort();
     if (!atomic_load(&mapped->ready))
         initialise(mapped);
-    if (fd >= 0)
+    /* The mapping keeps the file open, and with it the lock. */
+    if (fd >= 0) {
+        flock(fd, LOCK_UN);
         close(fd);
+    }
     return mapped;
 }
 
