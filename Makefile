@@ -59,6 +59,18 @@ bench: $(STAMP) ## Measure migrations, as ratios in one run.
 	@$(BIN)/pytest tests/bench -o python_files="bench_*.py" -o python_functions="bench_*" -p no:randomly -s \
 		--timeout=0 --benchmark-columns=median,iqr,rounds --benchmark-sort=name
 
+.PHONY: native
+native: $(STAMP) ## Build the native library for glibc 2.17, x86-64 and aarch64, into native/build.
+	@$(MAKE) -s -C native release ZIG="$(abspath $(BIN))/python -m ziglang"
+
+.PHONY: native-test
+native-test: $(STAMP) ## Run the tests of the native library on a fake driver.
+	@$(BIN)/pytest tests/native
+
+.PHONY: native-bench
+native-bench: $(STAMP) ## Measure the native library on a fake driver: make native-bench LIBRARY=PATH compares another.
+	@$(BIN)/python -m tests.native.bench $(if $(LIBRARY),--library "$(LIBRARY)")
+
 .PHONY: check
 check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/ruff format --check --quiet .
@@ -66,6 +78,7 @@ check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/codespell
+	@$(BIN)/clang-format --dry-run --Werror $$(git ls-files "native/*.c" "native/*.h")
 	@test -z "$$("$$($(BIN)/go env GOROOT)/bin/gofmt" -l tests/cluster)"
 
 .PHONY: fix

@@ -27,7 +27,7 @@ _CONTROL: Final = struct.Struct("<8sIIQIIIIQQQ")
 _DEVICE: Final = struct.Struct("<96sQQIIQ64x")
 _PROCESS: Final = struct.Struct(f"<IIQ16x{MAX_DEVICES}Q")
 _USAGE: Final = struct.Struct("<8sIIQII96x")
-_USAGE_DEVICE: Final = struct.Struct("<48sQQqQQQQQQ8x")
+_USAGE_DEVICE: Final = struct.Struct("<48sQQqQQQQQQQ")
 _SLOT: Final = struct.Struct("<IIIIQQ96x")
 _SLOT_DEVICE: Final = struct.Struct("<6Q4Q16x")
 

@@ -159,10 +159,10 @@ struct vgpu_usage_device {
     uint64_t refilled_at_ns;
     uint64_t launches; /* since the last true-up */
     uint64_t cost_ns; /* what one launch is taken to cost until then */
-    uint64_t window; /* launches that may be queued until then */
+    uint64_t window; /* launches that may go until then */
     uint64_t busy_seen_ns; /* busy_ns at the last true-up */
     uint64_t trued_at_ns; /* measured_at_ns of the last true-up */
-    uint64_t reserved;
+    uint64_t cost_weight; /* launches that cost_ns was learnt from */
 };
 
 /* vgpu_usage.state */

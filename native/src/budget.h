@@ -12,13 +12,16 @@ bool vgpu_budget_spend(struct vgpu_usage_device* budget, uint32_t launches);
 /* Adds what has been earned by `now`. */
 void vgpu_budget_refill(struct vgpu_usage_device* budget, uint32_t percent, uint64_t now_ns);
 
-/* Whether launches may go: there is credit, and not too much is queued since the last measurement. */
-bool vgpu_budget_is_open(const struct vgpu_usage_device* budget, bool is_measured);
+/* Whether launches may go. */
+bool vgpu_budget_is_open(const struct vgpu_usage_device* budget);
 
 /* How long it takes to earn what is missing. */
 uint64_t vgpu_budget_wait_ns(const struct vgpu_usage_device* budget, uint32_t percent);
 
 /* Puts the credit right by a measurement; once for each, whoever comes first. */
 void vgpu_budget_true_up(struct vgpu_usage_device* budget, uint64_t busy_ns, uint64_t measured_at_ns);
+
+/* Where nobody measures: takes the expected cost of what was launched for the real one. */
+void vgpu_budget_assume(struct vgpu_usage_device* budget, uint64_t now_ns);
 
 #endif

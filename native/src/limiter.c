@@ -130,9 +130,12 @@ static void wait_for_credit(struct vgpu_device* device, struct vgpu_usage_device
         bool is_held = is_blocked(device);
         if (percent == ALL && !is_held)
             break;
-        true_up(claim->control, device->parts[0].number, budget);
+        if (is_fresh(claim->control, now))
+            true_up(claim->control, device->parts[0].number, budget);
+        else
+            vgpu_budget_assume(budget, now);
         vgpu_budget_refill(budget, percent, now);
-        if (!is_held && vgpu_budget_is_open(budget, is_fresh(claim->control, now)))
+        if (!is_held && vgpu_budget_is_open(budget))
             break;
         uint64_t missing = vgpu_budget_wait_ns(budget, percent);
         sleep_ns(is_held ? SLICE_NS : missing > 1000000 ? missing : 1000000);

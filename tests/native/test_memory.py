@@ -8,7 +8,7 @@ from hami_dra.node import limit_files
 from hami_dra.node.limits import Control, DeviceLimit, DriverUsage
 from tests.native.conftest import UUIDS, Container
 
-_PATHS = {
+PATHS = {
     "cuMemAlloc": "cuda.alloc({size})[0]",
     "cuMemAllocPitch": "cuda.pitched(1 << 20, {size} >> 20)[0]",
     "cuMemAllocManaged": "cuda.managed({size})[0]",
@@ -25,13 +25,13 @@ _PATHS = {
 }
 
 
-@pytest.mark.parametrize("path", _PATHS)
+@pytest.mark.parametrize("path", PATHS)
 def test_no_way_to_allocate_leads_past_the_limit(limited: Container, path: str) -> None:
     told = limited.run(f"""
         cuda = Cuda()
-        beyond = {_PATHS[path].format(size="4000 * MIB")}
+        beyond = {PATHS[path].format(size="4000 * MIB")}
         held = cuda.fake_used()
-        within = {_PATHS[path].format(size="600 * MIB")}
+        within = {PATHS[path].format(size="600 * MIB")}
         tell([beyond, held, within, cuda.used() >= 600 * MIB, cuda.used() == cuda.fake_used()])
     """)
 
