@@ -108,8 +108,7 @@ static void true_up(const struct vgpu_control* control, uint32_t number, struct 
     uint64_t measured_at = __atomic_load_n(&control->measured_at_ns, __ATOMIC_RELAXED);
     if (LIKELY(measured_at == __atomic_load_n(&budget->trued_at_ns, __ATOMIC_RELAXED)) || (before & 1))
         return;
-    uint64_t busy = __atomic_load_n(&control->devices[number].busy_ns, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    uint64_t busy = __atomic_load_n(&control->devices[number].busy_ns, __ATOMIC_ACQUIRE);
     if (__atomic_load_n(&control->feed_sequence, __ATOMIC_RELAXED) == before)
         vgpu_budget_true_up(budget, busy, measured_at);
 }

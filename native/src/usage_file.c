@@ -196,8 +196,7 @@ static uint32_t find_slot(const struct vgpu_usage* usage, const struct vgpu_iden
 static void occupy(struct vgpu_usage* usage, uint32_t number, const struct vgpu_identity* me)
 {
     struct vgpu_slot* slot = &usage->slots[number];
-    __atomic_store_n(&slot->sequence, slot->sequence | 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    __atomic_exchange_n(&slot->sequence, slot->sequence | 1, __ATOMIC_ACQ_REL);
     slot->pid = me->pid;
     slot->start_time = me->start_time;
     slot->pid_namespace = me->pid_namespace;

@@ -191,9 +191,11 @@ for line in sys.stdin:
 class _Launcher:
     """A process that launches on demand, and the agent's hand on its claim."""
 
-    def __init__(self, container: Container, limit: DeviceLimit, **rest: CorePolicy) -> None:
+    def __init__(
+        self, container: Container, limit: DeviceLimit, policy: CorePolicy = CorePolicy.DEFAULT
+    ) -> None:
         self.limit = limit
-        self.path = container.claim(limit, **rest)
+        self.path = container.claim(limit, core_policy=policy)
         self.process = container.start(_LAUNCH, VGPU_FAKE_KERNEL_NS=str(_MS))
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -244,7 +246,7 @@ def test_the_policy_decides_whether_the_switch_counts(container: Container) -> N
     for number, policy in enumerate(CorePolicy):
         one = Container(container.built, container.directory / str(number))
         one.directory.mkdir()
-        launcher = _Launcher(one, off, core_policy=policy)
+        launcher = _Launcher(one, off, policy)
         launcher.ask(10)
         launcher.answer()
         (process,) = limit_files.read_usage(launcher.path / "usage", 1)

@@ -15,7 +15,8 @@ struct CUmemPoolHandle_st {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct CUmemPoolHandle_st defaults[FAKE_DEVICES];
+static struct CUmemPoolHandle_st defaults[FAKE_DEVICES] = { { .device = 0 }, { .device = 1 }, { .device = 2 },
+    { .device = 3 }, { .device = 4 }, { .device = 5 }, { .device = 6 }, { .device = 7 } };
 static CUmemoryPool current[FAKE_DEVICES];
 static CUmemoryPool pools; /* those that were created */
 
@@ -38,11 +39,7 @@ void fake_pools_settle(int device)
     pthread_mutex_unlock(&lock);
 }
 
-static CUmemoryPool pool_of(int device)
-{
-    defaults[device].device = device;
-    return current[device] ? current[device] : &defaults[device];
-}
+static CUmemoryPool pool_of(int device) { return current[device] ? current[device] : &defaults[device]; }
 
 static CUresult take_from(CUmemoryPool pool, CUdeviceptr* address, size_t asked)
 {
@@ -198,7 +195,6 @@ FAKE_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, voi
 FAKE_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device)
 {
     ENTER(cuDeviceGetDefaultMemPool);
-    defaults[device].device = device;
     *pool = &defaults[device];
     return CUDA_SUCCESS;
 }
