@@ -1,7 +1,8 @@
 """The two files that agent and native library share for a claim (ruling 39), as bytes.
 
-`native/include/vgpu_abi.h` is the layout, held equal by a compiled test. `usage` can be written by the container: whatever stands in it, reading ends in a record with
-bounded numbers or in `DamagedFileError`; no number from it is used as a length or a position.
+`native/include/vgpu_abi.h` is the layout, held equal by a compiled test. A container can write
+`usage`: whatever stands there, reading ends in a record with bounded numbers or in
+`DamagedFileError`; no number from it is used as a length or a position.
 """
 
 import struct

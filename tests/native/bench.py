@@ -9,10 +9,12 @@ import json
 import statistics
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Final
 
-from hami_dra.node.limits import DeviceLimit
+from hami_dra.node import limit_files
+from hami_dra.node.limits import Control, DeviceLimit
 from tests.native.conftest import NATIVE, UUIDS, Built, Container, compiler
 from tests.native.test_memory import PATHS
 
@@ -31,10 +33,20 @@ def _setups(built: Built, other: Path | None) -> dict[str, tuple[str, int]]:
 
 
 def _measure(container: Container, program: Path, preload: str, cores: int) -> dict[str, float]:
-    container.claim(DeviceLimit(UUIDS[0], 1 << 34, core_percent=cores))
-    variables = {"LD_PRELOAD": preload, "CUDA_DEVICE_MEMORY_LIMIT": "16g"}
-    told: dict[str, float] = container.run([str(program)], **variables)
-    return told
+    limit = DeviceLimit(UUIDS[0], 1 << 34, core_percent=cores)
+    control = container.claim(limit) / "control"
+    process = container.start(
+        [str(program)], LD_PRELOAD=preload, CUDA_DEVICE_MEMORY_LIMIT="16g", VGPU_FAKE_DEVICES="1"
+    )
+    while process.poll() is None:
+        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        limit_files.update(control, Control((limit,), measured_at_ns=now))
+        time.sleep(0.05)
+    told, said = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"the benchmark ended with {process.returncode}: {said}")
+    measured: dict[str, float] = json.loads(told)
+    return measured
 
 
 def _table(medians: dict[str, dict[str, float]]) -> str:
