@@ -77,6 +77,18 @@ bench-node: $(STAMP) ## Measure the node agent against a real API server.
 	@$(BIN)/python -m hami_dra.lab build
 	@$(BIN)/python -m tests.node.bench
 
+.PHONY: native
+native: $(STAMP) ## Build the native library for glibc 2.17, x86-64 and aarch64, into native/build.
+	@$(MAKE) -s -C native release ZIG="$(abspath $(BIN))/python -m ziglang"
+
+.PHONY: native-test
+native-test: $(STAMP) ## Run the tests of the native library on a fake driver.
+	@$(BIN)/pytest tests/native
+
+.PHONY: native-bench
+native-bench: $(STAMP) ## Measure the native library on a fake driver: make native-bench LIBRARY=PATH compares another.
+	@$(BIN)/python -m tests.native.bench $(if $(LIBRARY),--library "$(LIBRARY)")
+
 .PHONY: check
 check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/ruff format --check --quiet .
@@ -84,6 +96,7 @@ check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/codespell
+	@$(BIN)/clang-format --dry-run --Werror $$(git ls-files "native/*.c" "native/*.h")
 	@test -z "$$("$$($(BIN)/go env GOROOT)/bin/gofmt" -l tests/cluster tests/bench tests/node)"
 
 .PHONY: fix

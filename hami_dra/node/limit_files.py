@@ -51,7 +51,8 @@ def create(directory: Path, control: Control) -> None:
         contextlib.suppress(FileExistsError),
         _opened(directory / "usage", os.O_CREAT | os.O_EXCL | os.O_WRONLY) as descriptor,
     ):
-        os.ftruncate(descriptor, USAGE_BYTES)
+        # Real blocks: a full disk must show here, not as SIGBUS in a container.
+        os.posix_fallocate(descriptor, 0, USAGE_BYTES)
         os.fchmod(descriptor, _USAGE_MODE)
 
 

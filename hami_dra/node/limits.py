@@ -1,8 +1,8 @@
 """The two files that agent and native library share for a claim (ruling 39), as bytes.
 
-`native/include/vgpu_abi.h` is the layout; a compiled test holds both to the same offsets.
-`usage` can be written by the container: whatever stands in it, reading ends in a record with
-bounded numbers or in `DamagedFileError`; no number from it is used as a length or a position.
+`native/include/vgpu_abi.h` is the layout, held equal by a compiled test. A container can write
+`usage`: whatever stands there, reading ends in a record with bounded numbers or in
+`DamagedFileError`; no number from it is used as a length or a position.
 """
 
 import struct
@@ -13,10 +13,7 @@ from typing import Final
 
 ABI_VERSION: Final = 1
 MAX_DEVICES: Final = 32
-"""Devices of one claim; Kubernetes allocates no more."""
 MAX_SLOTS: Final = 256
-"""Processes of one claim that share its books."""
-
 CONTROL_BYTES: Final = 79936
 USAGE_BYTES: Final = 823424
 
@@ -27,20 +24,21 @@ _CONTROL: Final = struct.Struct("<8sIIQIIIIQQQ")
 _DEVICE: Final = struct.Struct("<96sQQIIQ64x")
 _PROCESS: Final = struct.Struct(f"<IIQ16x{MAX_DEVICES}Q")
 _USAGE: Final = struct.Struct("<8sIIQII96x")
-_USAGE_DEVICE: Final = struct.Struct("<48sQQqQQQQ24x")
+_USAGE_DEVICE_BYTES: Final = 128
 _SLOT: Final = struct.Struct("<IIIIQQ96x")
 _SLOT_DEVICE: Final = struct.Struct("<6Q4Q16x")
 
 _DEVICES_OFFSET: Final = _CONTROL.size
 _PROCESSES_OFFSET: Final = _DEVICES_OFFSET + MAX_DEVICES * _DEVICE.size
-_USAGE_DEVICES_OFFSET: Final = _USAGE.size
-_SLOTS_OFFSET: Final = _USAGE_DEVICES_OFFSET + MAX_DEVICES * _USAGE_DEVICE.size
+_SLOTS_OFFSET: Final = _USAGE.size + MAX_DEVICES * _USAGE_DEVICE_BYTES
 _SLOT_BYTES: Final = _SLOT.size + MAX_DEVICES * _SLOT_DEVICE.size
 
+PROCESS_GONE: Final = 2**32 - 1
+"""`DriverUsage.host_pid` of a process that the agent saw end: the library frees its slot."""
 _UNLIMITED: Final = 2**64 - 1
 _PERCENT_ALL: Final = 100
 _LARGEST_PLAUSIBLE: Final = 2**50
-"""A pebibyte: no card holds more, so a process that says so is lying or damaged."""
+"""A pebibyte: no card holds more."""
 _LARGEST_PID: Final = 2**22
 _READY: Final = 1
 _LIVE: Final = 1
@@ -106,7 +104,7 @@ class DriverUsage:
 
     Attributes:
         pid: in the container, with `start_time` the proof that the slot still is the same process.
-        host_pid: the same process on the node.
+        host_pid: the same process on the node, or `PROCESS_GONE`.
         start_time: field 22 of `/proc/<pid>/stat`.
         used_bytes: by device number.
     """

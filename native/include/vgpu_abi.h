@@ -11,7 +11,8 @@
  * All numbers are little-endian, all fields naturally aligned, and no field is a pointer, an offset or a
  * length, so no content of a file can lead a reader out of it.
  * hami_dra/node/limits.py reads and writes the same bytes; a compiled test compares every offset.
- * A change of any offset or meaning is a new VGPU_ABI_VERSION; new fields take reserved bytes, where zero means "not told".
+ * A change of any offset or meaning is a new VGPU_ABI_VERSION; new fields take reserved bytes, where zero
+ * means "not told".
  */
 #ifndef VGPU_ABI_H
 #define VGPU_ABI_H
@@ -25,7 +26,7 @@
 
 #define VGPU_ABI_VERSION 1u
 #define VGPU_CONTROL_MAGIC UINT64_C(0x4c52544355504756) /* "VGPUCTRL" */
-#define VGPU_USAGE_MAGIC UINT64_C(0x4547415355504756)   /* "VGPUSAGE" */
+#define VGPU_USAGE_MAGIC UINT64_C(0x4547415355504756) /* "VGPUSAGE" */
 
 /* What a claim can hold at most: Kubernetes allocates no more than 32 devices to one claim. */
 #define VGPU_DEVICES 32
@@ -37,30 +38,35 @@
 #define VGPU_NO_LIMIT UINT64_MAX
 
 /* vgpu_control.flags */
-#define VGPU_ALLOW_DISABLE 1u    /* CUDA_DISABLE_CONTROL=true switches the library off */
-#define VGPU_IGNORE_MANAGED 2u   /* managed memory is not charged: it may live on the host */
+#define VGPU_ALLOW_DISABLE 1u /* CUDA_DISABLE_CONTROL=true switches the library off */
+#define VGPU_IGNORE_MANAGED 2u /* managed memory is not charged: it may live on the host */
 
 /* vgpu_control.core_policy, HAMi's GPU_CORE_UTILIZATION_POLICY */
 #define VGPU_CORES_DEFAULT 0u /* limited unless VGPU_CORES_OFF is set on the device */
-#define VGPU_CORES_FORCE 1u   /* limited, whatever VGPU_CORES_OFF says */
+#define VGPU_CORES_FORCE 1u /* limited, whatever VGPU_CORES_OFF says */
 #define VGPU_CORES_DISABLE 2u /* never limited */
 
 /* vgpu_control_device.flags */
 #define VGPU_CORES_OFF 1u /* no contention: the share of compute is not limited for now */
-#define VGPU_BLOCKED 2u   /* a claim of higher priority is active: launches wait */
+#define VGPU_BLOCKED 2u /* a claim of higher priority is active: launches wait */
 
 /*
  * Limits of one GPU.
  */
 struct vgpu_control_device {
     char uuid[VGPU_UUID_BYTES]; /* as NVML says it, "GPU-..." or "MIG-...", ended by NUL */
-    uint64_t memory_bytes;      /* VGPU_NO_LIMIT, or what all processes of the claim may hold together */
-    uint64_t context_bytes;     /* charged to each process that uses the GPU, until the driver's number is known */
-    uint32_t core_percent;      /* share of the GPU's time; 0 and 100 are no limit */
+    uint64_t memory_bytes; /* VGPU_NO_LIMIT, or what all processes of the claim may hold together */
+    uint64_t
+        context_bytes; /* charged to each process that uses the GPU, until the driver's number is known */
+    uint32_t core_percent; /* share of the GPU's time; 0 and 100 are no limit */
     uint32_t flags;
     uint64_t busy_ns; /* measured GPU time of the claim since the agent began; belongs to feed_sequence */
     uint64_t reserved[8];
 };
+
+/* vgpu_control_process.host_pid of a process that the agent saw end: its slot may be freed from any PID
+ * namespace. */
+#define VGPU_PROCESS_GONE UINT32_MAX
 
 /*
  * What the driver says about the process in usage slot i; belongs to feed_sequence.
@@ -101,11 +107,11 @@ struct vgpu_control {
  * What memory is charged as.
  */
 enum vgpu_kind {
-    VGPU_DATA,    /* cuMemAlloc and its relatives, cuMemCreate */
+    VGPU_DATA, /* cuMemAlloc and its relatives, cuMemCreate */
     VGPU_MANAGED, /* cuMemAllocManaged */
-    VGPU_ARRAY,   /* arrays and mipmapped arrays */
-    VGPU_POOL,    /* what stream-ordered pools hold back from the driver */
-    VGPU_GRAPH,   /* what the graph pool of a device holds */
+    VGPU_ARRAY, /* arrays and mipmapped arrays */
+    VGPU_POOL, /* what stream-ordered pools hold back from the driver */
+    VGPU_GRAPH, /* what the graph pool of a device holds */
     VGPU_CONTEXT, /* contexts, modules and all else that only the driver sees */
     VGPU_KINDS
 };
@@ -117,7 +123,7 @@ struct vgpu_slot_device {
     uint64_t bytes[VGPU_KINDS];
     uint64_t allocations; /* granted */
     uint64_t refusals;
-    uint64_t launches;     /* counted only while the share of compute is limited */
+    uint64_t launches; /* counted only while the share of compute is limited */
     uint64_t throttled_ns; /* time that launches were held back */
     uint64_t reserved[2];
 };
@@ -135,7 +141,7 @@ struct vgpu_slot {
     uint32_t state;
     uint32_t pid; /* in the process's own namespace */
     uint32_t reserved0;
-    uint64_t start_time;    /* field 22 of /proc/<pid>/stat */
+    uint64_t start_time; /* field 22 of /proc/<pid>/stat */
     uint64_t pid_namespace; /* inode of /proc/<pid>/ns/pid */
     uint64_t reserved[12];
     struct vgpu_slot_device devices[VGPU_DEVICES];
@@ -149,12 +155,14 @@ struct vgpu_usage_device {
     uint8_t lock[48];
     uint64_t total_bytes; /* sum of the slots' bytes */
     uint64_t fed_sequence; /* the last feed that was worked into the slots */
-    int64_t credit_ns;    /* GPU time that may still be spent; negative is debt */
+    int64_t credit_ns; /* GPU time that may still be spent; negative is debt */
     uint64_t refilled_at_ns;
-    uint64_t spent_ns;     /* estimated cost of launches since the last true-up */
+    uint64_t launches; /* since the last true-up */
+    uint64_t cost_ns; /* what one launch is taken to cost until then */
+    uint64_t window; /* launches that may go until then */
     uint64_t busy_seen_ns; /* busy_ns at the last true-up */
-    uint64_t trued_at_ns;
-    uint64_t reserved[3];
+    uint64_t trued_at_ns; /* measured_at_ns of the last true-up */
+    uint64_t cost_weight; /* launches that cost_ns was learnt from */
 };
 
 /* vgpu_usage.state */
@@ -166,7 +174,8 @@ struct vgpu_usage {
     uint32_t version;
     uint32_t state;
     uint64_t file_bytes; /* VGPU_USAGE_BYTES */
-    uint32_t slots_used; /* no slot at or above this number was ever claimed */
+    uint32_t
+        slots_used; /* no slot at or above this number was ever claimed; readers bound it by VGPU_SLOTS */
     uint32_t reserved0;
     uint64_t reserved[12];
     struct vgpu_usage_device devices[VGPU_DEVICES];

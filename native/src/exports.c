@@ -1,0 +1,44 @@
+/* The exported functions, all made from the table. */
+#include "hooks.h"
+#include "limiter.h"
+
+#define NVML_ERROR_FUNCTION_NOT_FOUND 13
+
+/* hStream stands behind seven numbers of four bytes. */
+static inline CUstream vgpu_config_stream(const CUlaunchConfig* config)
+{
+    return config ? ((const CUstream*)(const void*)config)[4] : NULL;
+}
+
+#define WITH_REAL(...) (real, __VA_ARGS__)
+
+#define HOOK(symbol, base, version, per_thread, impl, params, args)                                          \
+    VGPU_EXPORT int symbol params;                                                                           \
+    int symbol params                                                                                        \
+    {                                                                                                        \
+        int(*real) params = (int(*) params)vgpu_real_of(HOOK_##symbol);                                      \
+        return LIKELY(real != NULL) ? vgpu_##impl WITH_REAL args : CUDA_ERROR_NOT_FOUND;                     \
+    }
+
+/* The last call is a jump: a launch without limits costs two loads. */
+#define LAUNCH(symbol, base, version, per_thread, params, args, stream)                                      \
+    VGPU_EXPORT int symbol params;                                                                           \
+    int symbol params                                                                                        \
+    {                                                                                                        \
+        int(*real) params = (int(*) params)vgpu_real_of(HOOK_##symbol);                                      \
+        if (UNLIKELY(real == NULL))                                                                          \
+            return CUDA_ERROR_NOT_FOUND;                                                                     \
+        if (UNLIKELY(vgpu_gate_is_on()))                                                                     \
+            vgpu_gate(stream, 1);                                                                            \
+        return real args;                                                                                    \
+    }
+
+#define VIEW(symbol, impl, params, args)                                                                     \
+    VGPU_EXPORT int symbol params;                                                                           \
+    int symbol params                                                                                        \
+    {                                                                                                        \
+        int(*real) params = (int(*) params)vgpu_real_of(HOOK_##symbol);                                      \
+        return LIKELY(real != NULL) ? vgpu_##impl WITH_REAL args : NVML_ERROR_FUNCTION_NOT_FOUND;            \
+    }
+
+#include "hooks.def"

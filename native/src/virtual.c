@@ -1,0 +1,105 @@
+/*
+ * Virtual memory: cuMemCreate makes memory, and it lives as long as a handle or a mapping refers to it.
+ * The record of a handle counts both; the charge ends when the count does.
+ */
+#include "devices.h"
+#include "forget.h"
+#include "hooks.h"
+#include "table.h"
+
+static struct vgpu_table handles;
+static struct vgpu_table mappings; /* by address; the owner is the handle */
+
+void vgpu_virtual_forget(void)
+{
+    vgpu_table_forget(&handles);
+    vgpu_table_forget(&mappings);
+}
+
+static void refer(uint64_t handle) { vgpu_table_count(&handles, handle, 1); }
+
+static void unrefer(uint64_t handle)
+{
+    struct vgpu_record record;
+    if (vgpu_table_count(&handles, handle, -1) == 1 && vgpu_table_take(&handles, handle, &record))
+        vgpu_release(record.device, VGPU_DATA, record.bytes);
+}
+
+int vgpu_mem_create(
+    int (*real)(CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*, unsigned long long),
+    CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* prop,
+    unsigned long long flags)
+{
+    bool is_on_device = prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    if (!is_on_device || !vgpu_is_limited() || !vgpu_device(prop->location.id))
+        return real(handle, bytes, prop, flags);
+    int ordinal = prop->location.id;
+    if (!vgpu_charge(ordinal, VGPU_DATA, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    int result = real(handle, bytes, prop, flags);
+    if (result == CUDA_SUCCESS)
+        vgpu_table_put(&handles, (struct vgpu_record) { *handle, bytes, 0, (uint16_t)ordinal, VGPU_DATA, 1 });
+    else
+        vgpu_release(ordinal, VGPU_DATA, bytes);
+    return result;
+}
+
+int vgpu_mem_release(int (*real)(CUmemGenericAllocationHandle), CUmemGenericAllocationHandle handle)
+{
+    int result = real(handle);
+    if (result == CUDA_SUCCESS && vgpu_is_limited())
+        unrefer(handle);
+    return result;
+}
+
+int vgpu_mem_map(int (*real)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long),
+    CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+    unsigned long long flags)
+{
+    struct vgpu_record record;
+    int result = real(address, bytes, offset, handle, flags);
+    if (result == CUDA_SUCCESS && vgpu_is_limited() && vgpu_table_get(&handles, handle, &record)) {
+        refer(handle);
+        vgpu_table_put(
+            &mappings, (struct vgpu_record) { address, bytes, handle, record.device, VGPU_DATA, 0 });
+    }
+    return result;
+}
+
+struct range {
+    CUdeviceptr address;
+    size_t bytes;
+};
+
+static bool begins_in(const struct vgpu_record* record, const void* argument)
+{
+    const struct range* range = argument;
+    return record->key >= range->address && record->key - range->address < range->bytes;
+}
+
+/* A range may hold several mappings; in the usual case it is one that begins with it. */
+int vgpu_mem_unmap(int (*real)(CUdeviceptr, size_t), CUdeviceptr address, size_t bytes)
+{
+    struct vgpu_record record;
+    int result = real(address, bytes);
+    if (result != CUDA_SUCCESS || !vgpu_is_limited())
+        return result;
+    uint64_t covered = 0;
+    while (covered < bytes && vgpu_table_take(&mappings, address + covered, &record)) {
+        unrefer(record.owner);
+        covered += record.bytes;
+    }
+    const struct range rest = { address + covered, covered < bytes ? bytes - covered : 0 };
+    while (rest.bytes && vgpu_table_take_any(&mappings, begins_in, &rest, &record))
+        unrefer(record.owner);
+    return result;
+}
+
+int vgpu_mem_retain(
+    int (*real)(CUmemGenericAllocationHandle*, void*), CUmemGenericAllocationHandle* handle, void* address)
+{
+    int result = real(handle, address);
+    if (result == CUDA_SUCCESS && vgpu_is_limited())
+        refer(*handle);
+    return result;
+}

@@ -1,0 +1,333 @@
+"""The share of compute: the average over seconds is the limit, whatever is launched."""
+
+import ctypes
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from hami_dra.lab import wait
+from hami_dra.node import limit_files
+from hami_dra.node.limits import Control, CorePolicy, DeviceFlag, DeviceLimit
+from tests.native.conftest import NATIVE, UUIDS, Built, Container
+
+_MS = 1_000_000
+_SECOND = 1000 * _MS
+
+
+class _Budget(ctypes.Structure):
+    """vgpu_usage_device."""
+
+    _fields_ = (
+        ("lock", ctypes.c_ubyte * 48),
+        ("total", ctypes.c_uint64),
+        ("fed", ctypes.c_uint64),
+        ("credit_ns", ctypes.c_int64),
+        ("refilled_at_ns", ctypes.c_uint64),
+        ("launches", ctypes.c_uint64),
+        ("cost_ns", ctypes.c_uint64),
+        ("window", ctypes.c_uint64),
+        ("busy_seen_ns", ctypes.c_uint64),
+        ("trued_at_ns", ctypes.c_uint64),
+        ("cost_weight", ctypes.c_uint64),
+    )
+
+
+@pytest.fixture(scope="session")
+def arithmetic(built: Built) -> ctypes.CDLL:
+    """The pure part of the limiter, as a library of its own."""
+    source = '#include "../src/budget.c"\n'
+    library = built.compile(
+        built.directory / "budget.so", source, "-shared", "-fPIC", f"-I{NATIVE}/src"
+    )
+    loaded = ctypes.CDLL(str(library))
+    for name in ("vgpu_budget_spend", "vgpu_budget_is_open"):
+        getattr(loaded, name).restype = ctypes.c_bool
+    loaded.vgpu_budget_refill.argtypes = (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64)
+    loaded.vgpu_budget_true_up.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
+    loaded.vgpu_budget_wait_ns.restype = ctypes.c_uint64
+    return loaded
+
+
+@dataclass
+class _Tenant:
+    """A program with a limit that launches as fast as it may."""
+
+    percent: int
+    kernel_ns: Callable[[int], int]
+    kernels: int = 1
+    waits: bool = False
+    busy_ns: int = 0
+    launched: int = 0
+    asleep_until: int = 0
+
+    def __post_init__(self) -> None:
+        self.budget = _Budget()
+        self.queue: list[int] = []
+
+
+class _World:
+    """One card on a virtual clock, which an agent measures every 100 ms."""
+
+    def __init__(self, arithmetic: ctypes.CDLL, *tenants: _Tenant) -> None:
+        self.arithmetic = arithmetic
+        self.tenants = tenants
+        self.now = _SECOND
+        self.line: list[tuple[_Tenant, int]] = []
+        self.running_until = self.now
+
+    def run(self, until: int) -> None:
+        while self.now < until:
+            for tenant in self.tenants:
+                self._launch_all(tenant)
+            self._advance(_MS)
+            if self.now % (100 * _MS) == 0:
+                for tenant in self.tenants:
+                    self.arithmetic.vgpu_budget_true_up(
+                        ctypes.byref(tenant.budget), tenant.busy_ns, self.now
+                    )
+
+    def _launch_all(self, tenant: _Tenant) -> None:
+        budget = ctypes.byref(tenant.budget)
+        while self.now >= tenant.asleep_until:
+            if tenant.waits and any(owner is tenant for owner, _ in self.line):
+                return
+            if len([1 for owner, _ in self.line if owner is tenant]) >= 1024:
+                return
+            if tenant.launched and not self.arithmetic.vgpu_budget_is_open(budget):
+                self.arithmetic.vgpu_budget_refill(budget, tenant.percent, self.now)
+                if not self.arithmetic.vgpu_budget_is_open(budget):
+                    return
+            self.arithmetic.vgpu_budget_spend(budget, tenant.kernels)
+            tenant.launched += 1
+            self.line.append((tenant, tenant.kernels * tenant.kernel_ns(self.now)))
+
+    def _advance(self, step: int) -> None:
+        left = step
+        while left and self.line:
+            tenant, need = self.line[0]
+            done = min(left, need)
+            tenant.busy_ns += done
+            left -= done
+            if done == need:
+                self.line.pop(0)
+            else:
+                self.line[0] = (tenant, need - done)
+        self.now += step
+
+
+def _shares(world: _World, seconds: int = 20) -> list[float]:
+    """Return the percentages of the card after a start of two seconds."""
+    world.run(3 * _SECOND)
+    before = [tenant.busy_ns for tenant in world.tenants]
+    start = world.now
+    world.run(start + seconds * _SECOND)
+    used = zip(world.tenants, before, strict=True)
+    return [100 * (tenant.busy_ns - b) / (world.now - start) for tenant, b in used]
+
+
+_LOADS = {
+    "a loop of kernels": {"kernel_ns": lambda _: 2 * _MS},
+    "small kernels": {"kernel_ns": lambda _: 50_000},
+    "graphs": {"kernel_ns": lambda _: 100_000, "kernels": 20},
+    "one big kernel, then a wait": {"kernel_ns": lambda _: 300 * _MS, "waits": True},
+    "kernels that change their size": {
+        "kernel_ns": lambda now: 200_000 if now // _SECOND % 2 else 5 * _MS
+    },
+}
+
+
+@pytest.mark.parametrize("percent", [10, 25, 50, 75])
+@pytest.mark.parametrize("load", _LOADS)
+def test_the_average_is_the_limit(arithmetic: ctypes.CDLL, load: str, percent: int) -> None:
+    (share,) = _shares(_World(arithmetic, _Tenant(percent, **_LOADS[load])))  # type: ignore[arg-type]
+
+    assert share == pytest.approx(percent, abs=3)
+
+
+def test_two_containers_on_one_card_get_their_shares(arithmetic: ctypes.CDLL) -> None:
+    small = _Tenant(20, kernel_ns=lambda _: _MS)
+    large = _Tenant(50, kernel_ns=lambda _: 3 * _MS)
+
+    assert _shares(_World(arithmetic, small, large)) == pytest.approx([20, 50], abs=5)
+
+
+def test_time_that_was_not_used_is_not_saved_up(arithmetic: ctypes.CDLL) -> None:
+    tenant = _Tenant(50, kernel_ns=lambda _: _MS)
+    world = _World(arithmetic, tenant)
+    tenant.asleep_until = 60 * _SECOND
+    world.run(60 * _SECOND)
+    before = tenant.busy_ns
+    world.run(61 * _SECOND)
+
+    assert (tenant.busy_ns - before) / _SECOND == pytest.approx(0.5, abs=0.25)
+
+
+@pytest.mark.parametrize("number", [0, 2**63, 2**64 - 1])
+def test_a_damaged_budget_makes_no_endless_wait(arithmetic: ctypes.CDLL, number: int) -> None:
+    tenant = _Tenant(10, kernel_ns=lambda _: _MS)
+    names = [name for name, kind, *_ in _Budget._fields_ if kind is not _Budget._fields_[0][1]]
+    for name in names:
+        setattr(tenant.budget, name, number)
+    world = _World(arithmetic, tenant)
+    tenant.launched = 1
+
+    assert arithmetic.vgpu_budget_wait_ns(ctypes.byref(tenant.budget), 10) <= 50 * _SECOND
+    world.run(70 * _SECOND)
+    assert tenant.launched > 10
+
+
+_LAUNCH = """
+cuda = Cuda()
+tell(os.getpid())
+for line in sys.stdin:
+    for _ in range(int(line)):
+        assert cuda.launch() == OK
+    tell("done")
+"""
+
+
+class _Launcher:
+    """A process that launches on demand, and the agent's hand on its claim."""
+
+    def __init__(
+        self, container: Container, limit: DeviceLimit, policy: CorePolicy = CorePolicy.DEFAULT
+    ) -> None:
+        self.limit = limit
+        self.path = container.claim(limit, core_policy=policy)
+        self.process = container.start(_LAUNCH, VGPU_FAKE_KERNEL_NS=str(_MS))
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.told: list[str] = []
+        self.pid = int(self.process.stdout.readline())
+
+    def ask(self, launches: int) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{launches}\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def throttled_ns(self) -> int:
+        (process,) = limit_files.read_usage(self.path / "usage", 1)
+        return process.devices[0].throttled_ns
+
+    def update(self, limit: DeviceLimit) -> None:
+        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        limit_files.update(self.path / "control", Control((limit,), measured_at_ns=now))
+
+
+def test_launches_wait_when_the_share_is_spent_and_say_for_how_long(container: Container) -> None:
+    launcher = _Launcher(container, DeviceLimit(UUIDS[0], None, core_percent=20))
+
+    launcher.ask(3000)
+
+    assert launcher.answer() == '"done"\n'
+    assert launcher.throttled_ns() > 100 * _MS
+
+
+@pytest.mark.parametrize("percent", [0, 100])
+def test_no_share_is_no_gate(container: Container, percent: int) -> None:
+    launcher = _Launcher(container, DeviceLimit(UUIDS[0], None, core_percent=percent))
+
+    launcher.ask(2000)
+    launcher.answer()
+
+    (process,) = limit_files.read_usage(launcher.path / "usage", 1)
+    assert (process.devices[0].launches, process.devices[0].throttled_ns) == (0, 0)
+
+
+def test_the_policy_decides_whether_the_switch_counts(container: Container) -> None:
+    off = DeviceLimit(UUIDS[0], None, core_percent=10, flags=DeviceFlag.CORES_OFF)
+    gated = []
+    for number, policy in enumerate(CorePolicy):
+        one = Container(container.built, container.directory / str(number))
+        one.directory.mkdir()
+        launcher = _Launcher(one, off, policy)
+        launcher.ask(10)
+        launcher.answer()
+        (process,) = limit_files.read_usage(launcher.path / "usage", 1)
+        gated.append((policy, process.devices[0].launches))
+        launcher.process.communicate()
+
+    assert gated == [(CorePolicy.DEFAULT, 0), (CorePolicy.FORCE, 10), (CorePolicy.DISABLE, 0)]
+
+
+def test_a_share_that_is_given_or_taken_later_holds_at_once(container: Container) -> None:
+    launcher = _Launcher(container, DeviceLimit(UUIDS[0], None))
+    launcher.ask(10)
+    launcher.answer()
+    launcher.update(DeviceLimit(UUIDS[0], None, core_percent=10))
+    launcher.ask(10)
+    launcher.answer()
+    launcher.update(DeviceLimit(UUIDS[0], None, core_percent=0))
+    launcher.ask(10)
+    launcher.answer()
+
+    (process,) = limit_files.read_usage(launcher.path / "usage", 1)
+    assert process.devices[0].launches == 10
+
+
+def test_a_blocked_claim_waits_until_it_is_unblocked(container: Container) -> None:
+    limit = DeviceLimit(UUIDS[0], None)
+    launcher = _Launcher(container, limit)
+    launcher.update(DeviceLimit(UUIDS[0], None, flags=DeviceFlag.BLOCKED))
+    launcher.ask(1)
+
+    def is_counted() -> bool:
+        (process,) = limit_files.read_usage(launcher.path / "usage", 1)
+        return process.devices[0].launches == 1
+
+    wait.until(is_counted, what="the launch reaches the gate")
+    launcher.update(limit)
+
+    assert launcher.answer() == '"done"\n'
+
+
+def test_a_claim_is_not_blocked_for_ever_by_an_agent_that_died(container: Container) -> None:
+    launcher = _Launcher(container, DeviceLimit(UUIDS[0], None))
+    launcher.update(DeviceLimit(UUIDS[0], None, flags=DeviceFlag.BLOCKED))
+
+    launcher.ask(1)
+
+    assert launcher.answer() == '"done"\n'
+
+
+def test_captured_launches_cost_nothing(container: Container) -> None:
+    path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=10))
+
+    container.run("""
+        cuda = Cuda()
+        stream = ctypes.c_void_p()
+        cuda.call("cuStreamCreate", ctypes.byref(stream), 0)
+        cuda.call("cuStreamBeginCapture_v2", stream, 0)
+        for _ in range(50):
+            cuda.launch(stream)
+    """)
+
+    (process,) = limit_files.read_usage(path / "usage", 1)
+    assert process.devices[0].launches == 0
+
+
+def test_every_way_to_launch_passes_the_gate(container: Container) -> None:
+    path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=10))
+
+    container.run("""
+        cuda = Cuda()
+        grid = (None, 1, 1, 1, 1, 1, 1, 0, None)
+        for suffix in ("", "_ptsz"):
+            cuda.call("cuLaunchKernel" + suffix, *grid, None, None)
+            cuda.call("cuLaunchKernelEx" + suffix, None, None, None, None)
+            cuda.call("cuLaunchCooperativeKernel" + suffix, *grid, None)
+            cuda.launch_graph(cuda.graph(kernels=10), suffix)
+        cuda.call("cuLaunch", None)
+        cuda.call("cuLaunchGrid", None, 1, 1)
+        cuda.call("cuLaunchGridAsync", None, 1, 1, None)
+        cuda.call("cuLaunchCooperativeKernelMultiDevice", None, 1, 0)
+    """)
+
+    (process,) = limit_files.read_usage(path / "usage", 1)
+    assert process.devices[0].launches == 2 * (3 + 10) + 4
