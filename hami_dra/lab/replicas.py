@@ -42,11 +42,18 @@ class Replicas:
     running: list[Replica] = field(default_factory=list)
     _started: int = 0
 
-    def start(self) -> Replica:
-        """Start a replica and wait until it is ready; it serves nobody before it joins."""
+    def start(self, *options: str) -> Replica:
+        """Start a replica and wait until it is ready; it serves nobody before it joins.
+
+        Args:
+            options: flags of this one, beside those of each.
+        """
         self._started += 1
         replica = launch(
-            self.cluster, f"replica-{self._started}", mode=self.mode, options=self.options
+            self.cluster,
+            f"replica-{self._started}",
+            mode=self.mode,
+            options=(*self.options, *options),
         )
         self.running.append(replica)
         await_ready(replica)

@@ -7,9 +7,12 @@ import base64
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from uuid import uuid4
 
 import pytest
 
+from hami_dra.kube.ledgers import PREFIX
+from hami_dra.kube.unused import WORKLOADS, Source
 from hami_dra.lab.api import Api
 from hami_dra.lab.audit import Recording
 from hami_dra.lab.replica import IDENTITY
@@ -17,6 +20,7 @@ from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE
 from tests.e2e.faults import TEMPLATES, Service, template_of
+from tests.e2e.quotas import claim, set_quota
 from tests.e2e.rotation import CONFIGURATIONS, Rotation, bundles, overwrite_bundles
 from tests.e2e.world import pod
 
@@ -128,9 +132,46 @@ def validating_registration(bundle: str) -> Json:
     return {"metadata": {"name": NAME}, "webhooks": [webhook]}
 
 
+def notice_what_a_workload_loses(service: Service) -> None:
+    manifest = pod("p", SHAPE, annotations={"hami.io/node-scheduler-policy": "binpack"})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "controller": True}
+    manifest["metadata"]["ownerReferences"] = [{**owner, "uid": str(uuid4())}]
+    service.create(manifest)
+
+
+def reserve_for_a_claim(service: Service) -> None:
+    """On top of a ledger that the watch does not show, since it lacks our label."""
+    api, name = service.scene.api, f"{PREFIX}{service.namespace}"
+    set_quota(service, {"limits.nvidia.com/gpumem": 16000})
+    api.create("configmaps", {"metadata": {"name": name}}, namespace=SYSTEM_NAMESPACE)
+    try:
+        api.create("resourceclaims", claim("c", "1000Mi"), namespace=service.namespace)
+    finally:
+        api.delete("configmaps", name, namespace=SYSTEM_NAMESPACE)
+
+
+def sweep_what_nobody_needs(service: Service) -> None:
+    name = template_of(service.create(pod("p", SHAPE)))
+    service.delete("p")
+    api = service.scene.api
+    sweeping = service.replicas.start("--template-ttl-s", "1", "--sweep-period-s", "1")
+    try:
+        until(
+            lambda: api.find(TEMPLATES, name, namespace=service.namespace) is None,
+            what="the template is swept",
+        )
+    finally:
+        service.replicas.forget(sweeping)
+
+
 def rights(group: str, resource: str, *verbs: str) -> frozenset[Right]:
     """Return the rights to do something with a resource."""
     return frozenset((group, resource, verb) for verb in verbs)
+
+
+def group_of(source: Source) -> str:
+    """Return the API group of a kind."""
+    return source.root.removeprefix("/apis/").rpartition("/")[0] if "apis" in source.root else ""
 
 
 PATHS: dict[str, Path] = {
@@ -138,7 +179,10 @@ PATHS: dict[str, Path] = {
         start_a_replica,
         rights(DRA, TEMPLATES, "list", "watch")
         | rights(DRA, "resourceslices", "list", "watch")
+        | rights(DRA, "resourceclaims", "list", "watch")
         | rights("", "limitranges", "list", "watch")
+        | rights("", "resourcequotas", "list", "watch")
+        | rights("", "configmaps", "list", "watch")
         | rights("", "secrets", "get", "list", "watch")
         | rights(ADMISSION, CONFIGURATIONS, "get", "list", "watch")
         | rights(ADMISSION, VALIDATING, "get", "list", "watch"),
@@ -146,6 +190,19 @@ PATHS: dict[str, Path] = {
     "a new shape": Path(see_a_new_shape, rights(DRA, TEMPLATES, "create")),
     "a template of somebody else's": Path(
         meet_a_template_of_somebody_elses, rights(DRA, TEMPLATES, "create", "get")
+    ),
+    "a lost hint": Path(notice_what_a_workload_loses, rights("events.k8s.io", "events", "create")),
+    "a claim under a quota": Path(
+        reserve_for_a_claim,
+        rights("", "namespaces", "get") | rights("", "configmaps", "create", "get", "update"),
+    ),
+    "a template that nobody needs": Path(
+        sweep_what_nobody_needs,
+        rights(DRA, TEMPLATES, "list", "get", "patch", "delete")
+        | rights(DRA, "resourceclaims", "list")
+        | frozenset[Right]().union(
+            *(rights(group_of(source), source.resource, "list") for source in WORKLOADS)
+        ),
     ),
     "a lost Secret": Path(lose_the_secret, rights("", "secrets", "get", "create")),
     "a damaged Secret": Path(find_the_secret_damaged, rights("", "secrets", "get", "update")),
