@@ -83,10 +83,7 @@ class Cluster:
 
     def sizes(self) -> Sizes:
         """Return the size of the largest card of each driver, in MiB."""
-        found: dict[str, int] = {}
-        for kind in self.cards().kinds:
-            found[kind.driver] = max(kind.memory_mib, found.get(kind.driver, 0))
-        return found
+        return self.cards().largest()
 
     def limits(self, namespace: str) -> NamespaceLimits:
         """Return what the LimitRanges of a namespace insist on now."""

@@ -7,15 +7,15 @@ from typing import Final
 from urllib.parse import quote
 
 from hami_dra.kube.errors import ApiError, ConfigurationError, UnreachableError
+from hami_dra.kube.pages import pages
 from hami_dra.kube.session import Session
 from hami_dra.migration import Cards, Json, Policy
-from hami_dra.migration.inventory import cards_of, sizes_of
+from hami_dra.migration.inventory import cards_in
 
 CLUSTER_ERRORS: Final = (ApiError, ConfigurationError, UnreachableError)
 """What can go wrong on the way."""
 
 _SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
-_PAGE: Final = "500"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,7 @@ async def _ask(policy: Policy, context: str | None, kubeconfig: Path | None) -> 
     async with await Session.connect(kubeconfig, context) as session:
         major, minor = await session.version()
         slices = await _every(session, _SLICES)
-    drivers = {family.driver for family in policy.families}
-    sizes = [
-        sizes_of(each, driver=each["spec"]["driver"])
-        for each in slices
-        if each["spec"]["driver"] in drivers
-    ]
-    return Found(f"{major}.{minor}", cards_of(sizes))
+    return Found(f"{major}.{minor}", cards_in(slices, policy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +85,9 @@ async def _ask_quotas(
         quotas = await _every(session, f"/api/v1{within}/resourcequotas")
         claims = await _every(session, f"/apis/resource.k8s.io/v1{within}/resourceclaims")
         slices = await _every(session, _SLICES)
-    sizes = {}
-    for driver in {family.driver for family in policy.families}:
-        ours = [
-            sizes_of(each, driver=driver) for each in slices if each["spec"]["driver"] == driver
-        ]
-        if found := cards_of(ours).memory_mib:
-            sizes[driver] = max(found)
-    return FoundQuotas(quotas, claims, sizes)
+    return FoundQuotas(quotas, claims, cards_in(slices, policy).largest())
 
 
 async def _every(session: Session, path: str) -> list[Json]:
     """Read a whole collection, page by page."""
-    found: list[Json] = []
-    query = {"limit": _PAGE}
-    while True:
-        page = await session.get(path, query=query)
-        found += page.get("items") or []
-        token = (page.get("metadata") or {}).get("continue")
-        if not token:
-            return found
-        query = {"limit": _PAGE, "continue": token}
+    return [item async for items in pages(session, path) for item in items]

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from hami_dra.cli.documents import split
 from hami_dra.cli.sources import UnreadableError, read_text
-from hami_dra.migration import Cards, Json, Policy
-from hami_dra.migration.inventory import MIB, cards_of, sizes_of
+from hami_dra.migration import CardKind, Cards, Json, Policy
+from hami_dra.migration.inventory import MIB, cards_in
 from hami_dra.migration.quantity import NANO, QuantityError, parse
 
 _KEYS: Final = ("model", "memory", "count")
@@ -26,9 +26,9 @@ def read_cards(name: str, policy: Policy) -> Cards:
     written = [root for root in roots if root is not None]
     short = [root for root in written if isinstance(root, dict) and "cards" in root]
     if short and len(written) == 1:
-        return _from_list(name, short[0])
+        return _from_list(name, short[0], {family.driver for family in policy.families})
     slices = [each for root in written for each in _slices(name, root)]
-    return _from_slices(name, slices, {family.driver for family in policy.families})
+    return _from_slices(name, slices, policy)
 
 
 def _slices(name: str, root: Any) -> Iterator[Json]:  # noqa: ANN401 - any YAML
@@ -44,31 +44,34 @@ def _slices(name: str, root: Any) -> Iterator[Json]:  # noqa: ANN401 - any YAML
         raise UnreadableError(f"{name}: found {kind or 'something else'}, {_EXPECTED}")
 
 
-def _from_slices(name: str, slices: list[Json], drivers: set[str]) -> Cards:
+def _from_slices(name: str, slices: list[Json], policy: Policy) -> Cards:
     try:
-        sizes = [
-            sizes_of(each, driver=each["spec"]["driver"])
-            for each in slices
-            if each["spec"]["driver"] in drivers
-        ]
+        cards = cards_in(slices, policy)
     except (KeyError, TypeError, AttributeError) as error:
         reason = f"found a ResourceSlice without {error}, expected spec.driver and spec.pool"
         raise UnreadableError(f"{name}: {reason}") from error
-    cards = cards_of(sizes)
-    if not cards.memory_mib:
+    if not cards.kinds:
+        drivers = sorted({family.driver for family in policy.families})
         raise UnreadableError(
             f"{name}: found {len(slices)} ResourceSlices and no shareable card, expected cards of"
-            f" the driver {', '.join(sorted(drivers)) or 'that a family of the policy names'}"
+            f" the driver {', '.join(drivers) or 'that a family of the policy names'}"
         )
     return cards
 
 
-def _from_list(name: str, root: Json) -> Cards:
+def _from_list(name: str, root: Json, drivers: set[str]) -> Cards:
+    """Read a short list; who publishes a card is not in it, so it may be any driver's."""
     entries = root["cards"]
     if not isinstance(entries, list) or not entries or len(root) > 1:
         raise UnreadableError(f"{name}: {_EXPECTED}")
-    sizes = [_size(f"{name}: cards[{index}]", entry) for index, entry in enumerate(entries)]
-    return Cards(frozenset(sizes))
+    bare, kinds = set[int](), set[CardKind]()
+    for index, entry in enumerate(entries):
+        size = _size(f"{name}: cards[{index}]", entry)
+        if model := entry.get("model"):
+            kinds |= {CardKind(driver, str(model), size) for driver in drivers}
+        else:
+            bare.add(size)
+    return Cards(frozenset(bare), frozenset(kinds))
 
 
 def _size(path: str, entry: Any) -> int:  # noqa: ANN401 - any YAML

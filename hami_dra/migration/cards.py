@@ -36,6 +36,13 @@ class Cards:
         """Return the different sizes of all cards, in MiB."""
         return self.bare_mib | {kind.memory_mib for kind in self.kinds}
 
+    def largest(self) -> dict[str, int]:
+        """Return the size of the largest card of each driver, in MiB."""
+        found: dict[str, int] = {}
+        for kind in self.kinds:
+            found[kind.driver] = max(kind.memory_mib, found.get(kind.driver, 0))
+        return found
+
     def sizes(self, driver: str, accepts: Callable[[str], bool]) -> tuple[int, ...]:
         """Return the sizes, ascending, of the cards that a pod may get.
 

@@ -1,11 +1,12 @@
 """What ResourceSlices say of card sizes, so that percentages become amounts (ruling 7)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from hami_dra.migration.cards import CardKind, Cards
 from hami_dra.migration.json import Json
+from hami_dra.migration.policy import Policy
 from hami_dra.migration.quantity import NANO, QuantityError, parse
 
 SHAREABLE: Final = "hami-gpu"
@@ -69,6 +70,16 @@ def cards_of(slices: Collection[Sizes]) -> Cards:
             *(one.kinds for one in slices if one.generation == newest[one.pool])
         )
     )
+
+
+def cards_in(slices: Iterable[Json], policy: Policy) -> Cards:
+    """Return the cards in ResourceSlices of the drivers that a policy names."""
+    found = list(slices)
+    kinds: set[CardKind] = set()
+    for driver, model in {each.driver: each.type_attribute for each in policy.families}.items():
+        own = (each for each in found if each["spec"]["driver"] == driver)
+        kinds |= cards_of([sizes_of(each, driver=driver, model=model) for each in own]).kinds
+    return Cards(kinds=frozenset(kinds))
 
 
 def _text(device: Json, driver: str, name: str) -> str:

@@ -1,7 +1,7 @@
 """Card sizes are those of each pool's newest generation."""
 
-from hami_dra.migration import CardKind
-from hami_dra.migration.inventory import Sizes, cards_of
+from hami_dra.migration import CardKind, Json, Policy
+from hami_dra.migration.inventory import Sizes, cards_in, cards_of
 
 
 def test_only_the_newest_generation_of_a_pool_counts() -> None:
@@ -13,3 +13,30 @@ def test_only_the_newest_generation_of_a_pool_counts() -> None:
 
     assert cards_of(slices).memory_mib == {2, 3, 4}
     assert not cards_of([]).memory_mib
+
+
+def a_slice(pool: str, driver: str, generation: int, model: str) -> Json:
+    device = {
+        "name": "d",
+        "allowMultipleAllocations": True,
+        "attributes": {"type": {"string": "hami-gpu"}, "productName": {"string": model}},
+        "capacity": {"memory": {"value": "1Gi"}},
+    }
+    numbered = {"name": pool, "generation": generation}
+    return {"spec": {"driver": driver, "pool": numbered, "devices": [device]}}
+
+
+def test_drivers_that_call_their_pools_alike_do_not_replace_each_other() -> None:
+    """Each driver of a node calls its pool like the node."""
+    policy = Policy.model_validate({"families": ["nvidia", {"preset": "hygon-dcu", "driver": "d"}]})
+    nvidia = policy.families[0]
+    slices = [
+        a_slice("n", nvidia.driver, 7, "A"),
+        a_slice("n", "d", 1, "B"),
+        a_slice("n", "x", 1, "C"),
+    ]
+
+    found = cards_in(slices, policy)
+
+    assert found.kinds == {CardKind(nvidia.driver, "A", 1024), CardKind("d", "B", 1024)}
+    assert found.largest() == {nvidia.driver: 1024, "d": 1024}
