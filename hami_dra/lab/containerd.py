@@ -90,7 +90,7 @@ def _have_runc(folder: Path) -> None:
     unpacked = folder / "debian"
     unpacked.mkdir()
     with tempfile.TemporaryDirectory() as downloads:
-        _run(["apt-get", "download", *_RUNC_PACKAGES], cwd=Path(downloads))
+        _download(Path(downloads))
         for package in sorted(Path(downloads).glob("*.deb")):
             _run(["dpkg-deb", "-x", str(package), str(unpacked)], cwd=folder)
     [libraries] = {path.parent for path in unpacked.rglob("libseccomp.so.2")}
@@ -104,12 +104,22 @@ def _have_runc(folder: Path) -> None:
     launcher.chmod(0o755)
 
 
+def _download(folder: Path) -> None:
+    """Download Debian's packages; a fresh machine has no lists of them yet."""
+    argv = ["apt-get", "download", *_RUNC_PACKAGES]
+    try:
+        _run(argv, cwd=folder)
+    except LabError:
+        _run(["apt-get", "update"], cwd=folder)
+        _run(argv, cwd=folder)
+
+
 def _run(argv: Sequence[str], *, cwd: Path) -> None:
     done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(
             f"{' '.join(argv)}: exit code {done.returncode}, expected Debian's runc; install runc"
-            f" by hand, or run `apt-get update` first; it said:\n{done.stdout}{done.stderr}"
+            f" by hand; it said:\n{done.stdout}{done.stderr}"
         )
 
 

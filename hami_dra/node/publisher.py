@@ -45,7 +45,7 @@ class Publisher:
         wanted: builds the slice from the node's UID.
         troubles: told what needs a person.
         metrics: counts writes.
-        backoff: delays between writes that follow each other closely, and after failures.
+        backoff: delays after failures.
         resync_s: see `RESYNC_S`.
     """
 
@@ -66,7 +66,10 @@ class Publisher:
         self._wanted = wanted
         self._troubles = troubles
         self._metrics = metrics
-        self._backoff = backoff or Backoff(initial_s=0.2)
+        self._backoff = backoff or Backoff()
+        # Between writes that follow each other closely. The first ones are hardly delayed: a
+        # kubelet that starts twice is no fight.
+        self._pause = Backoff(initial_s=0.05, limit_s=5.0)
         self._resync_s = resync_s
         self._wake = asyncio.Event()
         self._published = asyncio.Event()
@@ -161,9 +164,9 @@ class Publisher:
         """Slow down when writes follow each other, as when somebody undoes each of them."""
         clock = asyncio.get_running_loop().time
         if clock() - self._last_write > _CALM_S:
-            self._backoff.reset()
+            self._pause.reset()
         else:
-            await self._backoff.wait()
+            await self._pause.wait()
         self._last_write = clock()
 
     async def _remove_foreign(self, name: str) -> None:
@@ -185,6 +188,7 @@ class Publisher:
     def _note(self, stored: Json) -> None:
         if not self.is_published:
             _log.info("slice published", extra={"fields": {"slice": stored["metadata"]["name"]}})
+        self._backoff.reset()
         self._metrics.published.set(len(stored["spec"].get("devices") or ()))
         self._troubles.end(
             Trouble.DROPPED_FIELDS, Trouble.SLICE_REFUSED, Trouble.FORBIDDEN, Trouble.NO_NODE

@@ -1,4 +1,4 @@
-"""Whatever is restarted, no pod is hurt and the cards are back within a second."""
+"""Whatever is restarted, no pod is hurt and the cards are back."""
 
 import pytest
 

@@ -90,8 +90,8 @@ async def serving(
         plugin.close()
 
 
-async def test_the_plugin_is_registered_and_says_what_it_serves(tmp_path: Path) -> None:
-    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+async def test_the_plugin_is_registered_and_says_what_it_serves(short_path: Path) -> None:
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         await agent.server.registered()
 
         assert plugin.information.name == DRIVER
@@ -100,8 +100,8 @@ async def test_the_plugin_is_registered_and_says_what_it_serves(tmp_path: Path) 
         assert agent.server.is_registered
 
 
-async def test_a_refusal_is_kept_for_people(tmp_path: Path) -> None:
-    async with serving(tmp_path) as agent:
+async def test_a_refusal_is_kept_for_people(short_path: Path) -> None:
+    async with serving(short_path) as agent:
         agent.kubelet.refusal = "already registered"
         async with agent.kubelet.registered():
             assert not agent.server.is_registered
@@ -109,8 +109,8 @@ async def test_a_refusal_is_kept_for_people(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", KNOWN)
-async def test_a_claim_is_prepared_once_and_told_twice(tmp_path: Path, version: str) -> None:
-    async with serving(tmp_path) as agent:
+async def test_a_claim_is_prepared_once_and_told_twice(short_path: Path, version: str) -> None:
+    async with serving(short_path) as agent:
         agent.kubelet.versions = {version: KNOWN[version]}
         wanted = agent.store(claim(result(1, share="s1", request="gpu/small")))
         async with agent.kubelet.registered() as plugin:
@@ -130,8 +130,8 @@ async def test_a_claim_is_prepared_once_and_told_twice(tmp_path: Path, version: 
             assert agent.disk.names() == set()
 
 
-async def test_claims_of_one_call_are_answered_each_by_itself(tmp_path: Path) -> None:
-    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+async def test_claims_of_one_call_are_answered_each_by_itself(short_path: Path) -> None:
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         good = agent.store(claim(result()))
         big = agent.store(claim(result(1, memory="81Gi"), name="big"))
         gone = reference(claim(result(), name="gone"))
@@ -147,9 +147,9 @@ async def test_claims_of_one_call_are_answered_each_by_itself(tmp_path: Path) ->
 
 
 async def test_while_the_api_server_is_away_prepare_says_so_and_unprepare_works(
-    tmp_path: Path,
+    short_path: Path,
 ) -> None:
-    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         old = agent.store(claim(result()))
         new = agent.store(claim(result(1), name="new"))
         await plugin.prepare(old)
@@ -163,9 +163,9 @@ async def test_while_the_api_server_is_away_prepare_says_so_and_unprepare_works(
         assert (await plugin.prepare(new))[new.uid].error == ""
 
 
-async def test_a_machine_that_must_not_touch_anything_refuses_both(tmp_path: Path) -> None:
+async def test_a_machine_that_must_not_touch_anything_refuses_both(short_path: Path) -> None:
     async with (
-        serving(tmp_path, machine=lambda _: Refusing("a newer release wrote it")) as agent,
+        serving(short_path, machine=lambda _: Refusing("a newer release wrote it")) as agent,
         agent.kubelet.registered() as plugin,
     ):
         wanted = agent.store(claim(result()))
@@ -174,20 +174,20 @@ async def test_a_machine_that_must_not_touch_anything_refuses_both(tmp_path: Pat
         assert await plugin.unprepare(wanted) == {wanted.uid: "a newer release wrote it"}
 
 
-async def test_two_live_instances_serve_the_same_claims(tmp_path: Path) -> None:
-    async with serving(tmp_path, instance="pod-1") as old:
+async def test_two_live_instances_serve_the_same_claims(short_path: Path) -> None:
+    async with serving(short_path, instance="pod-1") as old:
         wanted = old.store(claim(result()))
         async with old.kubelet.registered(old.sockets.registration) as plugin:
             first = await plugin.prepare(wanted)
-        async with serving(tmp_path, instance="pod-2") as new:
+        async with serving(short_path, instance="pod-2") as new:
             assert len(new.kubelet.sockets()) == 2
             async with new.kubelet.registered(new.sockets.registration) as plugin:
                 assert await plugin.prepare(wanted) == first
-    assert FakeKubelet(tmp_path / "registry").sockets() == []
+    assert FakeKubelet(short_path / "registry").sockets() == []
 
 
-async def test_health_is_told_at_once_after_changes_and_again_and_again(tmp_path: Path) -> None:
-    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+async def test_health_is_told_at_once_after_changes_and_again_and_again(short_path: Path) -> None:
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         agent.board.show([("gpu-a", ""), ("gpu-b", "")])
         async with aclosing(plugin.health()) as stream:
             first = await anext(stream)
@@ -203,15 +203,15 @@ async def test_health_is_told_at_once_after_changes_and_again_and_again(tmp_path
         assert {each.pool for each in devices} == {NODE}
 
 
-async def test_both_health_services_are_served(tmp_path: Path) -> None:
-    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+async def test_both_health_services_are_served(short_path: Path) -> None:
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         async with aclosing(plugin.health("v1alpha1.DRAResourceHealth")) as stream:
             assert await anext(stream) == ()
         assert "v1alpha1.DRAResourceHealth" in plugin.information.versions
 
 
-async def test_garbage_is_refused_and_harms_nothing(tmp_path: Path) -> None:
-    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+async def test_garbage_is_refused_and_harms_nothing(short_path: Path) -> None:
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         path = f"/{plugin.service}/NodePrepareResources"
         call: aio.UnaryUnaryMultiCallable[bytes, bytes] = plugin.channel.unary_unary(path)
         with pytest.raises(aio.AioRpcError):
@@ -220,8 +220,8 @@ async def test_garbage_is_refused_and_harms_nothing(tmp_path: Path) -> None:
         assert await plugin.prepare() == {}
 
 
-async def test_calls_are_counted(tmp_path: Path) -> None:
-    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+async def test_calls_are_counted(short_path: Path) -> None:
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         wanted = agent.store(claim(result()))
         for _ in range(2):
             await plugin.prepare(wanted)
@@ -236,8 +236,8 @@ async def test_calls_are_counted(tmp_path: Path) -> None:
         assert (count("done"), count("repeated"), count("failed")) == (1, 1, 1)
 
 
-async def test_the_liveness_probe_sees_work_that_hangs(tmp_path: Path) -> None:
-    async with serving(tmp_path) as agent:
+async def test_the_liveness_probe_sees_work_that_hangs(short_path: Path) -> None:
+    async with serving(short_path) as agent:
         lock = agent.disk.state / "lock"
         lock.touch()
         with lock.open() as held:
@@ -247,8 +247,8 @@ async def test_the_liveness_probe_sees_work_that_hangs(tmp_path: Path) -> None:
         assert await asyncio.to_thread(agent.plugin.stuck, 30) == ""
 
 
-async def test_calls_in_progress_end_well_when_the_agent_stops(tmp_path: Path) -> None:
-    async with serving(tmp_path) as agent, agent.kubelet.registered() as plugin:
+async def test_calls_in_progress_end_well_when_the_agent_stops(short_path: Path) -> None:
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         wanted = agent.store(claim(result()))
         agent.gate.clear()
         call = asyncio.ensure_future(plugin.prepare(wanted))
@@ -263,7 +263,7 @@ async def test_calls_in_progress_end_well_when_the_agent_stops(tmp_path: Path) -
         await stopping
 
 
-def test_long_driver_names_and_two_instances_fit_into_socket_paths(tmp_path: Path) -> None:
+def test_long_driver_names_and_two_instances_fit_into_socket_paths(short_path: Path) -> None:
     registry, plugins = Path("/var/lib/kubelet/plugins_registry"), Path("/var/lib/kubelet/plugins")
     driver = "hami-core-gpu.project-hami.io"
     one = choose(registry, plugins / driver, driver, "5b0f4d4b-9d5e-4b1a-a8a9-0d1c33c1d0de")
@@ -272,23 +272,23 @@ def test_long_driver_names_and_two_instances_fit_into_socket_paths(tmp_path: Pat
     assert one.registration != other.registration
     assert one.plugin != other.plugin
     with pytest.raises(SocketPathError, match="expected at most 107"):
-        choose(tmp_path / ("x" * 80), tmp_path, driver)
+        choose(short_path / ("x" * 80), short_path, driver)
 
 
-def test_sockets_of_dead_instances_are_removed_and_live_ones_stay(tmp_path: Path) -> None:
+def test_sockets_of_dead_instances_are_removed_and_live_ones_stay(short_path: Path) -> None:
     def bound(name: str) -> socket.socket:
         line = socket.socket(socket.AF_UNIX)
-        line.bind(str(tmp_path / name))
+        line.bind(str(short_path / name))
         return line
 
     bound("dra-old.sock").close()
-    (tmp_path / "dra-file.sock").touch()
+    (short_path / "dra-file.sock").touch()
     bound("other.sock").close()
     with bound("dra-live.sock") as live:
         live.listen()
 
-        assert remove_dead(tmp_path, "dra") == ("dra-old.sock",)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        assert remove_dead(short_path, "dra") == ("dra-old.sock",)
+    assert sorted(path.name for path in short_path.iterdir()) == [
         "dra-file.sock",
         "dra-live.sock",
         "other.sock",
