@@ -96,7 +96,7 @@ check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/codespell
-	@$(BIN)/clang-format --dry-run --Werror $$(git ls-files "native/*.c" "native/*.h")
+	@$(BIN)/clang-format --dry-run --Werror native/*/*.[ch] native/tests/*/*.[ch]
 	@test -z "$$("$$($(BIN)/go env GOROOT)/bin/gofmt" -l tests/cluster tests/bench tests/node)"
 
 .PHONY: fix

@@ -37,8 +37,7 @@ PROCESS_GONE: Final = 2**32 - 1
 """`DriverUsage.host_pid` of a process that the agent saw end: the library frees its slot."""
 _UNLIMITED: Final = 2**64 - 1
 _PERCENT_ALL: Final = 100
-_LARGEST_PLAUSIBLE: Final = 2**50
-"""A pebibyte: no card holds more."""
+_LARGEST_PLAUSIBLE: Final = 2**50  # a pebibyte: no card holds more
 _LARGEST_PID: Final = 2**22
 _READY: Final = 1
 _LIVE: Final = 1
