@@ -146,7 +146,7 @@ def test_the_webhook_understands_its_arguments(certificates: Certificates) -> No
 
 def test_a_pod_has_the_time_to_leave_and_to_drain() -> None:
     pod = webhook_pod(Certificates.SELF_SIGNED)
-    leaving = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    leaving = Settings.model_fields["termination_delay_s"].default
 
     assert pod["terminationGracePeriodSeconds"] >= leaving + DRAIN_S + 5
 
