@@ -5,6 +5,7 @@ They live in a mount namespace of their own, so their mounts vanish with them. N
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -34,6 +35,7 @@ _NAMESPACE: Final = "namespace"
 
 # The path of the device plugins' socket is a constant of the kubelet.
 _CONSTANT: Final = Path("/var/lib/kubelet")
+_CGROUPS: Final = Path("/sys/fs/cgroup")
 # What the kubelet sets for the whole machine.
 _KERNEL: Final = tuple(
     Path("/proc/sys") / name
@@ -43,7 +45,11 @@ _KERNEL: Final = tuple(
 
 def why_not() -> str | None:
     """Return why this machine cannot have a real node, or None."""
-    return None if os.geteuid() == 0 else "a real node needs root"
+    if os.geteuid() != 0:
+        return "a real node needs root"
+    if _processes_of_pods():
+        return "another kubelet runs pods on this host, and two would remove each other's"
+    return None
 
 
 class RealNode:
@@ -204,7 +210,7 @@ def real_node(cluster: Cluster, api: Api, name: str = "real") -> Iterator[RealNo
         finally:
             for process in reversed(node.processes.values()):
                 process.stop()
-            _remove_cgroups()
+            _remove_pods()
 
 
 @contextmanager
@@ -218,10 +224,33 @@ def _kernel_settings() -> Iterator[None]:
             path.write_text(value)
 
 
-def _remove_cgroups() -> None:
-    """Remove the empty control groups that a kubelet leaves."""
-    for folder in Path("/sys/fs/cgroup").glob("**/kubepods"):
-        for path in sorted(folder.glob("**/"), reverse=True):
+def _groups_of_pods() -> list[Path]:
+    """Find the control groups under which kubelets keep pods, in every hierarchy."""
+    return [path for path in (_CGROUPS / "kubepods", *_CGROUPS.glob("*/kubepods")) if path.is_dir()]
+
+
+def _processes_of_pods() -> set[int]:
+    """Return the processes of all pods on this host."""
+    found: set[int] = set()
+    for group in _groups_of_pods():
+        for path in group.rglob("cgroup.procs"):
+            # A group may go while it is looked at.
+            with contextlib.suppress(OSError):
+                found.update(int(line) for line in path.read_text().split())
+    return found
+
+
+def _remove_pods() -> None:
+    """End what the node's pods still run, and remove their control groups.
+
+    All of it is the node's: it would not have started beside the pods of another kubelet.
+    """
+    for pid in _processes_of_pods():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: not _processes_of_pods(), what="the node's pods have ended")
+    for group in _groups_of_pods():
+        for path in sorted(group.glob("**/"), reverse=True):
             with contextlib.suppress(OSError):
                 path.rmdir()
 
