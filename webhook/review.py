@@ -24,6 +24,7 @@ LONGEST_WARNING: Final = 120
 MOST_WARNINGS: Final = 30
 """Together they stay below 4096 characters, beyond which the API server cuts them."""
 
+_KIND: Final = "AdmissionReview"
 _EXPECTED: Final = f"an AdmissionReview of {API_VERSION}"
 _REPORTED_ERRORS: Final = 3
 _CLAIMS: Final = "resource.k8s.io/v1/resourceclaims/"
@@ -122,27 +123,38 @@ def usual(document: object) -> Request | None:
     It decides nothing: whatever is unusual is left to `checked`, which says the same of the rest
     and takes longer.
     """
-    match document:
-        case {
-            "apiVersion": "admission.k8s.io/v1",
-            "kind": "AdmissionReview",
-            "request": {
-                "uid": str(uid),
-                "namespace": str(namespace),
-                "operation": str(operation),
-                "resource": {"group": str(group), "version": str(version), "resource": str(name)},
-                "object": dict(found),
-                "dryRun": bool(dry_run),
-            } as request,
-        } if uid and _is_namespace(namespace) and "subResource" not in request:
-            return Request(
-                uid=uid,
-                namespace=namespace,
-                operation=operation,
-                resource=f"{group}/{version}/{name}/",
-                dry_run=dry_run,
-                object=found,
-            )
+    # Not a `match`, which takes four times as long.
+    if not isinstance(document, dict) or document.get("apiVersion") != API_VERSION:
+        return None
+    request = document.get("request")
+    if document.get("kind") != _KIND or not isinstance(request, dict) or "subResource" in request:
+        return None
+    look = request.get
+    uid, namespace, operation = look("uid"), look("namespace"), look("operation")
+    where, found, dry_run = look("resource"), look("object"), look("dryRun")
+    if not (
+        isinstance(uid, str)
+        and uid
+        and isinstance(namespace, str)
+        and _is_namespace(namespace)
+        and isinstance(operation, str)
+        and isinstance(found, dict)
+        and isinstance(dry_run, bool)
+    ):
+        return None
+    resource = _usual_resource(where)
+    if resource is None:
+        return None
+    return Request(uid, namespace, operation, resource, dry_run, found)
+
+
+def _usual_resource(where: object) -> str | None:
+    """Return group, version and resource as a request names them; None unless all are text."""
+    if not isinstance(where, dict):
+        return None
+    group, version, name = where.get("group"), where.get("version"), where.get("resource")
+    if isinstance(group, str) and isinstance(version, str) and isinstance(name, str):
+        return f"{group}/{version}/{name}/"
     return None
 
 

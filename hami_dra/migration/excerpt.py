@@ -112,14 +112,18 @@ def _container(container: object, variables: frozenset[str]) -> object:
 def _environment(env: object, variables: frozenset[str]) -> object:
     if not isinstance(env, list):
         return env
-    # A name may be anything in a malformed pod, a list too, which has no hash.
-    return [
-        variable
-        for variable in env
-        if isinstance(variable, dict)
-        and isinstance(name := variable.get("name"), str)
-        and name in variables
-    ]
+    try:
+        return [variable for variable in env if variable["name"] in variables]
+    except (KeyError, TypeError):  # malformed: each must be looked at
+        return [variable for variable in env if _has_name(variable, variables)]
+
+
+def _has_name(variable: object, names: frozenset[str]) -> bool:
+    """Tell whether a variable has one of these names; it may be anything, a list too."""
+    if not isinstance(variable, dict):
+        return False
+    name = variable.get("name")
+    return isinstance(name, str) and name in names
 
 
 def _privileged(context: object) -> object:
