@@ -37,7 +37,8 @@ demo-stop: $(STAMP) ## Stop a demo that was left up: make demo-stop DIR=...
 test: $(STAMP) ## Run every test, those on the real control plane included.
 	@$(BIN)/python -m hami_dra.lab build
 	@$(BIN)/python -m tests.tools.helm
-	@$(BIN)/pytest
+	@$(BIN)/pytest -m "not cluster" -n auto -p no:benchmark
+	@$(BIN)/pytest -m cluster
 
 .PHONY: test-fast
 test-fast: $(STAMP) ## Run the tests that need no cluster.

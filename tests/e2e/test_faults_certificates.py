@@ -20,6 +20,8 @@ from tests.e2e.test_certificates import FAILURES, harm
 
 pytestmark = pytest.mark.cluster
 
+ROLE = f"{NAME}-certificates"
+
 SHAPE = {"gpu": 1, "gpumem": 6000, "gpucores": 60}
 
 
@@ -40,12 +42,12 @@ def is_fine(replica: Replica) -> bool:
 def without_right_to_write_secrets(service: Service) -> Iterator[None]:
     """Take from the shipped Role what a careful administrator might."""
     api = service.scene.api
-    intact = api.get("roles", NAME, namespace=SYSTEM_NAMESPACE)["rules"]
+    intact = api.get("roles", ROLE, namespace=SYSTEM_NAMESPACE)["rules"]
     reading = [rule for rule in intact if "get" in rule["verbs"]]
     reading = [{**rule, "verbs": ["get", "list", "watch"]} for rule in reading]
 
     def rules(wanted: list[Json]) -> None:
-        api.patch("roles", NAME, {"rules": wanted}, namespace=SYSTEM_NAMESPACE)
+        api.patch("roles", ROLE, {"rules": wanted}, namespace=SYSTEM_NAMESPACE)
 
     rules(reading)
     try:
