@@ -92,6 +92,14 @@ def on_our_node(world: World, patch: Json, back: Json, *more: str) -> Iterator[N
 
 
 @contextmanager
+def with_a_quota_that_nothing_enforces(world: World) -> Iterator[None]:
+    """Have a legacy quota, and nobody who is asked about claims."""
+    claims = without_object(world, resource="validatingwebhookconfigurations", name=NAME)
+    with claims, with_objects(world, QUOTA):
+        yield
+
+
+@contextmanager
 def without_cards(world: World) -> Iterator[None]:
     [name] = world.nodes
     slice_name = f"00000-{DRIVER}-{name}"
@@ -261,7 +269,7 @@ BROKEN: dict[
         {"limit-ranges": ("fail", "edit limitrange lr")},
     ),
     "a quota that nothing enforces": (
-        lambda world: with_objects(world, QUOTA),
+        with_a_quota_that_nothing_enforces,
         {"resource-quotas": ("fail", "hami-dra install")},
     ),
 }
