@@ -148,27 +148,8 @@ async def _in_cluster(settings: Settings, policy: Policy) -> None:
             quota_overdue_s=settings.quota_overdue_s,
         )
         sweeper = Sweeper(session, ttl=settings.template_ttl, period_s=settings.sweep_period_s)
-        dependencies = Dependencies(
-            templates=cluster.templates,
-            policy=cluster.policy,
-            cards=cluster.cards,
-            limits=cluster.limits,
-            tell=cluster.events.tell,
-            quotas=cluster.quotas,
-            checks={"certificate": lambda: certificate.is_valid, **cluster.checks},
-            troubles={
-                "certificate": lambda: certificate.trouble,
-                "template sweeper": lambda: sweeper.trouble,
-            },
-            collectors=(
-                CertificateCollector(certificate),
-                EventsCollector(cluster.events),
-                TemplateCollector(cluster.templates, sweeper),
-                cluster.quotas,
-            ),
-        )
         server = Server(
-            create_app(dependencies),
+            create_app(_dependencies(certificate, cluster, sweeper)),
             certificate,
             host=settings.host,
             port=settings.port,
@@ -184,6 +165,29 @@ async def _in_cluster(settings: Settings, policy: Policy) -> None:
             await server.serve()
             for task in following:
                 task.cancel()
+
+
+def _dependencies(certificate: Certificate, cluster: Cluster, sweeper: Sweeper) -> Dependencies:
+    """Hand the app what it needs of a cluster."""
+    return Dependencies(
+        templates=cluster.templates,
+        policy=cluster.policy,
+        cards=cluster.cards,
+        limits=cluster.limits,
+        tell=cluster.events.tell,
+        quotas=cluster.quotas,
+        checks={"certificate": lambda: certificate.is_valid, **cluster.checks},
+        troubles={
+            "certificate": lambda: certificate.trouble,
+            "template sweeper": lambda: sweeper.trouble,
+        },
+        collectors=(
+            CertificateCollector(certificate),
+            EventsCollector(cluster.events),
+            TemplateCollector(cluster.templates, sweeper),
+            cluster.quotas,
+        ),
+    )
 
 
 def _files(settings: Settings, certificate: Certificate) -> CertificateFiles | None:
