@@ -76,7 +76,7 @@ def _compile(output: Path, package: str, source: Path, go: Path) -> None:
         *(str(go), "build", "-trimpath", "-tags", _TAGS, "-ldflags", _FLAGS),
         *("-o", str(output), package),
     ]
-    text = f"building {output.name} (first build: a minute)"
+    text = f"building {output.name} (first build: 1-5 min)"
     code, said = progress.run(argv, text=text, cwd=source, env=build.go_environment())
     if code:
         raise LabError(f"go build: exit code {code}, expected {output.name}; it said:\n{said}")
