@@ -52,6 +52,10 @@ class Balancer:
         """Send it no new connection; those that are open stay."""
         self._endpoints = [each for each in self._endpoints if each != port]
 
+    def drop(self) -> None:
+        """End all open connections, so that clients connect anew and are balanced again."""
+        self._run(self._drop())
+
     @contextmanager
     def serving(self) -> Iterator["Balancer"]:
         """Listen meanwhile."""
@@ -72,9 +76,13 @@ class Balancer:
 
     async def _end(self, server: asyncio.Server) -> None:
         server.close()
-        for task in self._connections:
+        await self._drop()
+
+    async def _drop(self) -> None:
+        open_ones = tuple(self._connections)
+        for task in open_ones:
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*open_ones, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = self._loop.create_task(self._carry(reader, writer))
