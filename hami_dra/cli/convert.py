@@ -11,16 +11,18 @@ from hami_dra.cli.conversion import Converter, Located
 from hami_dra.cli.exits import USAGE, fail
 from hami_dra.cli.options import (
     Context,
+    InPlaceOption,
     Inventory,
     Kubeconfig,
     KubeVersion,
     Kustomize,
     Manifests,
+    OutputDirectory,
     PolicyFile,
     Recursive,
     ReportOption,
 )
-from hami_dra.cli.output import InPlace, Output, ToDirectory, ToStdout
+from hami_dra.cli.output import Output, chosen
 from hami_dra.cli.report import Report
 from hami_dra.cli.run import end, inputs, read_all, tell
 from hami_dra.cli.sources import Source, UnreadableError
@@ -61,13 +63,8 @@ def convert_command(
             " written.",
         ),
     ] = None,
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Replace the files that change, each as a whole.")
-    ] = False,
-    output_dir: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write all files below DIR, changed or not."),
-    ] = None,
+    in_place: InPlaceOption = False,
+    output_dir: OutputDirectory = None,
     policy: PolicyFile = None,
     inventory: Inventory = "",
     context: Context = "",
@@ -118,14 +115,7 @@ def _output(
         fail("found no input, expected -f FILE, -f - or -k DIR", code=USAGE)
     if (in_place, output is not None, output_dir is not None).count(True) > 1:
         fail("expected one of --in-place, --output-dir and --output", code=USAGE)
-    if output_dir is not None:
-        return ToDirectory(output_dir)
-    if not in_place:
-        return ToStdout() if output is None else _formatted(output)
-    for source in sources:
-        if source.path is None:
-            fail(f"--in-place: found {source.name}, expected files", code=USAGE)
-    return InPlace()
+    return _formatted(output) if output else chosen(sources, output_dir, in_place=in_place)
 
 
 def _formatted(output: Format) -> Output:

@@ -51,6 +51,15 @@ PolicyFile = Annotated[
     ),
 ]
 
+InPlaceOption = Annotated[
+    bool, typer.Option("--in-place", help="Replace the files that change, each as a whole.")
+]
+
+OutputDirectory = Annotated[
+    Path | None,
+    typer.Option("--output-dir", metavar="DIR", help="Write all files below DIR, changed or not."),
+]
+
 KubeVersion = Annotated[
     str,
     typer.Option(

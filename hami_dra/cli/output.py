@@ -4,11 +4,13 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from hami_dra.cli.exits import USAGE, fail
 from hami_dra.cli.sources import Source, UnreadableError
 
 
@@ -103,6 +105,18 @@ class ToDirectory:
 
     def finish(self) -> None:
         """Do nothing; every file is written."""
+
+
+def chosen(sources: Iterable[Source], directory: Path | None, *, in_place: bool) -> Output:
+    """Return where results go as they are; end the command for inputs that are no files."""
+    if directory is not None:
+        return ToDirectory(directory)
+    if not in_place:
+        return ToStdout()
+    for source in sources:
+        if source.path is None:
+            fail(f"--in-place: found {source.name}, expected files", code=USAGE)
+    return InPlace()
 
 
 def write(path: Path, data: bytes) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from hami_dra.cli.table import table
 from hami_dra.migration import Json
 
 
@@ -150,7 +151,7 @@ def rendered(report: Report, format_: ReportFormat) -> str:
     summary = _summary(report)
     if format_ is ReportFormat.MARKDOWN:
         return f"{markdown(rows)}\n{summary}\n"
-    return f"{_table(rows)}{summary}\n"
+    return f"{table(rows)}{summary}\n"
 
 
 def _rows(entry: Entry) -> list[tuple[str, str, str, str]]:
@@ -165,17 +166,6 @@ def _summary(report: Report) -> str:
     counts = f"{report.count(Result.CHANGED)} changed, {report.count(Result.REJECTED)} rejected"
     errors = f", {len(report.errors)} unreadable" if report.errors else ""
     return f"{report.files} inputs: {counts}{errors}"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    lines = [
-        "   ".join(
-            [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]
-        )
-        for row in rows
-    ]
-    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:

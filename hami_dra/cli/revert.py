@@ -1,13 +1,17 @@
 """`hami-dra revert`: converted manifests as they were."""
 
 from pathlib import Path
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from hami_dra.cli.exits import USAGE, fail
-from hami_dra.cli.options import Manifests, Recursive, ReportOption
-from hami_dra.cli.output import InPlace, Output, ToDirectory, ToStdout
+from hami_dra.cli.options import (
+    InPlaceOption,
+    Manifests,
+    OutputDirectory,
+    Recursive,
+    ReportOption,
+)
+from hami_dra.cli.output import Output, chosen
 from hami_dra.cli.report import Report
 from hami_dra.cli.reversion import Reverted, Reverter
 from hami_dra.cli.run import end, inputs, read_all, tell
@@ -22,13 +26,8 @@ def revert_command(
     files: Manifests = None,
     *,
     recursive: Recursive = False,
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Replace the files that change, each as a whole.")
-    ] = False,
-    output_dir: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write all files below DIR, changed or not."),
-    ] = None,
+    in_place: InPlaceOption = False,
+    output_dir: OutputDirectory = None,
     report: ReportOption = None,
 ) -> None:
     """Print converted manifests as they were before, without the templates they needed.
@@ -52,11 +51,7 @@ def _output(sources: list[Source], output_dir: Path | None, *, in_place: bool) -
         fail("found no input, expected -f FILE or -f -", code=USAGE)
     if in_place and output_dir:
         fail("expected one of --in-place and --output-dir", code=USAGE)
-    if in_place and any(source.path is None for source in sources):
-        fail("--in-place: found -, expected files", code=USAGE)
-    if output_dir is not None:
-        return ToDirectory(output_dir)
-    return InPlace() if in_place else ToStdout()
+    return chosen(sources, output_dir, in_place=in_place)
 
 
 def _revert_all(sources: list[Source], out: Output, report: Report) -> None:

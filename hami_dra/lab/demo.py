@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
+from hami_dra.cli.table import table
 from hami_dra.lab import webhook
 from hami_dra.lab.api import Api
 from hami_dra.lab.cluster import Cluster
@@ -77,7 +78,7 @@ def demo(
         pods = _await_scheduled(shown.api)
         shares = read_shares(shown.api, "default")
         clock.say("done")
-        print(f"\n{_table([_COLUMNS, *_rows(pods, shares)])}\n", flush=True)
+        print(f"\n{table([_COLUMNS, *_rows(pods, shares)], gap='  ')}", flush=True)
         wrong = list(differences(pods, shares))
         if keep:
             _keep(shown.cluster)
@@ -180,15 +181,6 @@ def _legacy_words(pod: Json) -> str:
         if name.startswith("nvidia.com/")
     )
     return " ".join((*amounts, *choices))
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def _keep(cluster: Cluster) -> None:
