@@ -6,8 +6,8 @@ from hami_dra.kube.removal import Effect
 from hami_dra.kube.session import Session
 from hami_dra.kube.sweeper import Sweeper
 from hami_dra.kube.templates import ClusterTemplates, Failure, Outcome
+from tests.hami_dra.conftest import api, session
 from tests.hami_dra.kube.api_double import TEMPLATES, ApiDouble
-from tests.hami_dra.kube.conftest import api, session
 from webhook.metrics import Metrics, TemplateCollector
 
 __all__ = ["api", "session"]

@@ -1,27 +1,10 @@
-"""A double of the API server and a session with it."""
+"""Backoffs that cost a test no time."""
 
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-import pytest_asyncio
 
 from hami_dra.kube.backoff import Backoff
-from hami_dra.kube.session import Session
-from tests.hami_dra.kube.api_double import ApiDouble
-
-
-@pytest_asyncio.fixture
-async def api() -> AsyncIterator[ApiDouble]:
-    async with ApiDouble().serving() as double:
-        yield double
-
-
-@pytest_asyncio.fixture
-async def session(api: ApiDouble, tmp_path: Path) -> AsyncIterator[Session]:
-    config = api.write_kubeconfig(tmp_path / "kubeconfig")
-    async with await Session.connect(config) as connected:
-        yield connected
 
 
 @pytest.fixture

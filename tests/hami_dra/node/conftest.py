@@ -1,14 +1,10 @@
-"""The double of the API server, as the tests of `hami_dra.kube` have it, and room for sockets."""
+"""Room for sockets."""
 
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from tests.hami_dra.kube.conftest import api, session
-
-__all__ = ["api", "session"]
 
 
 @pytest.fixture
