@@ -17,10 +17,8 @@ from certs.authority import (
     CLOCK_SKEW,
     CertificateError,
     KeyPair,
-    Usage,
     check_authority,
     create_authority,
-    issue,
 )
 
 CURRENT: Final = ("ca.crt", "ca.key")
@@ -101,41 +99,9 @@ class Renewal:
     authority: Authority
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """What clients dial.
-
-    Attributes:
-        dns: names.
-        ips: addresses.
-    """
-
-    dns: tuple[str, ...]
-    ips: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A serving certificate.
-
-    Attributes:
-        pair: what is served.
-        signer_pem: the certificate of the authority that signed it.
-    """
-
-    pair: KeyPair
-    signer_pem: bytes
-
-
 def create(lifetimes: Lifetimes, *, now: datetime) -> Authority:
     """Begin with one authority, which signs at once: nobody trusts another."""
     return Authority(_created(lifetimes, now))
-
-
-def service_names(service: str, namespace: str, *ips: str) -> Names:
-    """Return the names by which an API server and a person dial a Service."""
-    short = f"{service}.{namespace}.svc"
-    return Names(dns=(short, f"{short}.cluster.local"), ips=ips)
 
 
 def secret_data(authority: Authority) -> dict[str, bytes]:
@@ -207,37 +173,20 @@ def renewal(
     )
 
 
-def leaf_fault(leaf: Leaf | None, authority: Authority, *, now: datetime) -> str | None:
-    """Say why another leaf must be served, or return None."""
-    if leaf is None:
-        return "none was issued yet"
-    if leaf.signer_pem != authority.current.certificate_pem:
-        return "another authority signs now"
-    if now < _created_at(leaf.pair.certificate_pem) - CLOCK_SKEW:
-        return "it is not valid yet: the clock was set back"
-    if now >= _renew_at(leaf.pair.certificate_pem):
-        return "two thirds of its life are over"
-    return None
-
-
-def issue_leaf(authority: Authority, names: Names, *, lifetimes: Lifetimes, now: datetime) -> Leaf:
-    """Sign a serving certificate."""
-    pair = issue(
-        authority.current,
-        # Clients read the alternative names; a long one would not fit here.
-        common_name="hami-dra-webhook",
-        usages=[Usage.SERVER],
-        now=now,
-        lifetime=lifetimes.leaf,
-        dns_names=names.dns,
-        ip_addresses=names.ips,
-    )
-    return Leaf(pair, authority.current.certificate_pem)
-
-
 def end_of(certificate_pem: bytes) -> datetime:
     """Return when the first certificate of a PEM ends."""
     return x509.load_pem_x509_certificate(certificate_pem).not_valid_after_utc
+
+
+def created_at(certificate_pem: bytes) -> datetime:
+    """Return when the first certificate of a PEM was signed."""
+    return x509.load_pem_x509_certificate(certificate_pem).not_valid_before_utc + CLOCK_SKEW
+
+
+def renew_at(certificate_pem: bytes) -> datetime:
+    """Return when two thirds of the life of the first certificate of a PEM are over."""
+    created = created_at(certificate_pem)
+    return created + (end_of(certificate_pem) - created) * 2 / 3
 
 
 def _replace_invalid(authority: Authority, lifetimes: Lifetimes, now: datetime) -> Renewal | None:
@@ -259,7 +208,7 @@ def _replace_follower(authority: Authority, lifetimes: Lifetimes, now: datetime)
 
     Not before: to a replica that was held up, every younger one looks as if dated ahead.
     """
-    if authority.following is None or now < _renew_at(authority.current.certificate_pem):
+    if authority.following is None or now < renew_at(authority.current.certificate_pem):
         return None
     wrong = _validity_fault(authority.following, now)
     if wrong is None:
@@ -289,7 +238,7 @@ def _pass_on(
     if not is_last_call:
         if published_since is None:
             return None
-        trusted_since = max(published_since, _created_at(following.certificate_pem))
+        trusted_since = max(published_since, created_at(following.certificate_pem))
         if now < trusted_since + lifetimes.overlap:
             return None
     old = authority.current.certificate_pem
@@ -301,7 +250,7 @@ def _pass_on(
 
 def _announce(authority: Authority, lifetimes: Lifetimes, now: datetime) -> Renewal | None:
     """Add a following authority in time."""
-    if authority.following is not None or now < _renew_at(authority.current.certificate_pem):
+    if authority.following is not None or now < renew_at(authority.current.certificate_pem):
         return None
     return Renewal(
         "two thirds of the authority's life are over, another one will follow",
@@ -329,15 +278,6 @@ def _pair_fault(data: Mapping[str, bytes], keys: tuple[str, str]) -> str | None:
 
 def _created(lifetimes: Lifetimes, now: datetime) -> KeyPair:
     return create_authority(AUTHORITY_NAME, now=now, lifetime=lifetimes.authority)
-
-
-def _created_at(certificate_pem: bytes) -> datetime:
-    return x509.load_pem_x509_certificate(certificate_pem).not_valid_before_utc + CLOCK_SKEW
-
-
-def _renew_at(certificate_pem: bytes) -> datetime:
-    created = _created_at(certificate_pem)
-    return created + (end_of(certificate_pem) - created) * 2 / 3
 
 
 def _halves(pair: KeyPair) -> tuple[bytes, bytes]:

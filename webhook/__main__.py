@@ -14,7 +14,7 @@ import uvloop
 from pydantic import ValidationError
 
 from certs.authority import CertificateError
-from certs.bundle import service_names
+from certs.leaf import service_names
 from hami_dra.kube.errors import ConfigurationError
 from hami_dra.kube.session import Session
 from hami_dra.kube.sweeper import Sweeper

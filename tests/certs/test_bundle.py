@@ -17,13 +17,11 @@ from certs.bundle import (
     create,
     end_of,
     fault,
-    issue_leaf,
-    leaf_fault,
     parse,
     renewal,
     secret_data,
-    service_names,
 )
+from certs.leaf import issue_leaf, leaf_fault, service_names
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LIFETIMES = Lifetimes(authority=timedelta(days=90), leaf=timedelta(days=9))

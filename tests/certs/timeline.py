@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from certs.bundle import Leaf, Lifetimes, issue_leaf, leaf_fault, service_names
+from certs.bundle import Lifetimes
+from certs.leaf import Leaf, issue_leaf, leaf_fault, service_names
 from certs.secret import Json, OvertakenError, Place, SecretKeeper
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

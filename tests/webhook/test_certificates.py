@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from certs.bundle import Authority, Lifetimes, ca_bundle, parse, service_names
+from certs.bundle import Authority, Lifetimes, ca_bundle, parse
+from certs.leaf import service_names
 from certs.secret import Place
 from hami_dra.kube.session import Session
 from hami_dra.kube.templates import MemoryTemplates

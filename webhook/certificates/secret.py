@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from certs.authority import CertificateError
-from certs.bundle import Authority, Leaf, Lifetimes, Names, issue_leaf, leaf_fault
+from certs.bundle import Authority, Lifetimes
+from certs.leaf import Leaf, Names, issue_leaf, leaf_fault
 from certs.secret import OvertakenError, Place, SecretKeeper
 from hami_dra.kube.cache import WatchCache
 from hami_dra.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError
