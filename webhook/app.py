@@ -1,7 +1,8 @@
 """The HTTP face: which path is answered by what. Reviews take the short way past FastAPI."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
@@ -79,10 +80,13 @@ class Application(FastAPI):
         # The route refuses other methods there, as everywhere else.
         self.router.routes.append(Route(path, endpoint, methods=["POST"]))
 
+    def review_endpoint(self, scope: Mapping[str, Any]) -> ReviewEndpoint | None:
+        """Return what answers a request if it posts a review."""
+        return self._endpoints.get((scope.get("method", ""), scope.get("path", "")))
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        endpoint = self._endpoints.get((scope.get("method", ""), scope.get("path", "")))
-        await (endpoint or super().__call__)(scope, receive, send)
+        await (self.review_endpoint(scope) or super().__call__)(scope, receive, send)
 
 
 def create_app(dependencies: Dependencies) -> Application:
@@ -90,8 +94,8 @@ def create_app(dependencies: Dependencies) -> Application:
     app = Application()
     metrics = Metrics(dependencies.collectors)
 
-    async def mutate(asked: Request) -> Answer:
-        return await handlers.mutate(
+    def mutate(asked: Request) -> Answer | Awaitable[Answer]:
+        return handlers.mutate(
             asked,
             policy=dependencies.policy(),
             cards=dependencies.cards(),

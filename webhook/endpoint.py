@@ -1,4 +1,4 @@
-"""Answer reviews over plain ASGI: read, parse, decide, record, send.
+"""Answer reviews: parse, decide, record, encode.
 
 This is the path of every pod, so nothing of FastAPI lies in it (decision 0010). It knows which
 failure becomes which status and decides nothing else. 200: decided, also when the pod is refused.
@@ -7,7 +7,8 @@ failure becomes which status and decides nothing else. 200: decided, also when t
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
 
@@ -16,20 +17,19 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from hami_dra.kube.errors import ApiError, UnreachableError
+from hami_dra.kube.templates import Outcome
 from hami_dra.logs import write
 from webhook import review
 from webhook.metrics import Metrics
-from webhook.response import Admitted, Decision, Response
+from webhook.response import Admitted, Decision, Refused, Response
 from webhook.review import Request, RequestError
 
 LARGEST_BODY: Final = 4 * 2**20
 """Bytes; the API server's own limit for an object is 3 MiB (ruling 33)."""
 
-Decide = Callable[[Request], Awaitable[Response]]
-"""What answers a review."""
+Decide = Callable[[Request], Response | Awaitable[Response]]
+"""What answers a review, at once where nothing has to be waited for."""
 
-_JSON: Final = (b"content-type", b"application/json")
-_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _OK: Final = 200
 
 _log = logging.getLogger(__name__)
@@ -38,13 +38,42 @@ _log = logging.getLogger(__name__)
 class BodyTooLargeError(RequestError):
     """The caller sent more than any review can be."""
 
+    def __init__(self) -> None:
+        super().__init__(f"found more than {LARGEST_BODY} bytes, expected a review")
+
 
 class NotReadyError(Exception):
     """Something that a right answer needs is still missing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is sent back.
+
+    Attributes:
+        status: of HTTP.
+        body: a review as JSON when the status is 200, else why there is none, as UTF-8 text.
+    """
+
+    status: int
+    body: bytes
+
+    @property
+    def content_type(self) -> bytes:
+        """Return the media type; the API server shows the text of a failure only if it is plain."""
+        return b"application/json" if self.status == _OK else b"text/plain; charset=utf-8"
+
+
+@dataclass(slots=True)
+class _Call:
+    """A review that is being answered: when it began, and what the log will say of it."""
+
+    started: float
+    entry: dict[str, Any]
+
+
 class ReviewEndpoint:
-    """An ASGI application that answers the reviews posted to one path.
+    """Answers the reviews posted to one path; an ASGI application too.
 
     Args:
         decide: answers a review.
@@ -60,53 +89,96 @@ class ReviewEndpoint:
         self._metrics = metrics
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one review."""
-        started = perf_counter()
-        entry: dict[str, Any] = {}
-        status, body = await self._answer(receive, entry)
-        self._record(entry, perf_counter() - started)
-        kind = _JSON if status == _OK else _TEXT
-        headers = [kind, (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-    async def _answer(self, receive: Receive, entry: dict[str, Any]) -> tuple[int, bytes]:
-        """Return status and body, and fill in what the log says."""
+        """Answer one review that comes and goes in messages of ASGI."""
         try:
-            return _OK, await self._review(receive, entry)
-        except BodyTooLargeError as error:
-            return 413, _failure(Decision.BAD_REQUEST, error, entry)
-        except (RequestError, ClientDisconnect) as error:
-            return 400, _failure(Decision.BAD_REQUEST, error, entry)
-        except (NotReadyError, ApiError, UnreachableError) as error:
-            return 500, _failure(Decision.ERROR, error, entry)
-        except Exception as error:  # noqa: BLE001 - the last resort: log it, let failurePolicy decide
-            _log.exception("review failed", extra={"fields": entry})
-            return 500, _failure(Decision.ERROR, type(error).__name__, entry)
+            answer = self.answer(await _read(receive))
+        except (BodyTooLargeError, ClientDisconnect) as error:
+            answer = self.refuse(error)
+        if not isinstance(answer, Answer):
+            answer = await answer
+        headers = [
+            (b"content-type", answer.content_type),
+            (b"content-length", b"%d" % len(answer.body)),
+        ]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
 
-    async def _review(self, receive: Receive, entry: dict[str, Any]) -> bytes:
-        asked = review.parse(await _read(receive))
+    def answer(self, body: bytes | bytearray) -> Answer | Awaitable[Answer]:
+        """Answer a review from its bytes; what is awaitable has to wait for others."""
+        call = _Call(perf_counter(), {})
+        try:
+            asked = self._parse(body, call.entry)
+            response = self._decide(asked)
+            if isinstance(response, (Admitted, Refused)):
+                return self._answered(call, asked, response)
+        except Exception as error:  # noqa: BLE001 - each becomes an answer
+            return self._failed(call, error)
+        return self._later(call, asked, response)
+
+    def refuse(self, error: Exception) -> Answer:
+        """Answer a call that did not get as far as to be a review."""
+        return self._failed(_Call(perf_counter(), {}), error)
+
+    async def _later(self, call: _Call, asked: Request, response: Awaitable[Response]) -> Answer:
+        try:
+            return self._answered(call, asked, await response)
+        except Exception as error:  # noqa: BLE001 - each becomes an answer
+            return self._failed(call, error)
+
+    def _parse(self, body: bytes | bytearray, entry: dict[str, Any]) -> Request:
+        asked = review.parse(body)
         entry["uid"] = asked.uid
         entry["namespace"] = asked.namespace
         entry["claim" if asked.creates_claim else "pod"] = asked.name
         if missing := self._missing():
             raise NotReadyError(f"not ready yet, waiting for: {', '.join(missing)}")
-        response = await self._decide(asked)
-        entry["decision"] = response.decision
-        if isinstance(response, Admitted):
-            entry["templates"] = response.templates
-            for outcome in response.templates.values():
-                self._metrics.ensured[outcome].inc()
-        return to_json(review.respond(asked.uid, response))
+        return asked
 
-    def _record(self, entry: dict[str, Any], seconds: float) -> None:
-        """Write the one line of a review; never what the pod contains."""
-        decision = entry["decision"]
-        self._metrics.decided[decision].inc()
-        self._metrics.seconds.observe(seconds)
-        entry["microseconds"] = round(seconds * 1e6)
+    def _answered(self, call: _Call, asked: Request, response: Response) -> Answer:
+        """Record a decision and render it."""
+        body = to_json(review.respond(asked.uid, response))
+        decision = call.entry["decision"] = response.decision
+        templates = response.templates if isinstance(response, Admitted) else None
+        if templates is None:
+            self._record(call, decision)
+        else:
+            call.entry["templates"] = templates
+            self._record(call, decision, templates.values())
+        return Answer(_OK, body)
+
+    def _failed(self, call: _Call, error: Exception) -> Answer:
+        """Record a failure and render it for the user, to whom the API server shows its text.
+
+        It does so of our failures only for 500: to 503 it has a sentence of its own.
+        """
+        status, decision, text = _failure(error)
+        if status is None:
+            _log.exception("review failed", exc_info=error, extra={"fields": call.entry})
+        call.entry |= {"decision": decision, "error": text}
+        self._record(call, decision)
+        return Answer(status or 500, text.encode(errors="replace"))
+
+    def _record(self, call: _Call, decision: Decision, outcomes: Iterable[Outcome] = ()) -> None:
+        """Count a review and write its one line; never what the pod contains."""
+        seconds = perf_counter() - call.started
+        self._metrics.count(decision, seconds, outcomes)
+        call.entry["microseconds"] = round(seconds * 1e6)
         level = logging.ERROR if decision is Decision.ERROR else logging.INFO
-        write(_log, level, "review", entry)
+        write(_log, level, "review", call.entry)
+
+
+def _failure(error: Exception) -> tuple[int | None, Decision, str]:
+    """Return status, decision and text of a failure; no status if nobody foresaw it."""
+    text = str(error) or type(error).__name__
+    match error:
+        case BodyTooLargeError():
+            return 413, Decision.BAD_REQUEST, text
+        case RequestError() | ClientDisconnect():
+            return 400, Decision.BAD_REQUEST, text
+        case NotReadyError() | ApiError() | UnreachableError():
+            return 500, Decision.ERROR, text
+        case _:
+            return None, Decision.ERROR, type(error).__name__
 
 
 async def _read(receive: Receive) -> bytes:
@@ -121,17 +193,7 @@ async def _read(receive: Receive) -> bytes:
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > LARGEST_BODY:
-            raise BodyTooLargeError(f"found more than {LARGEST_BODY} bytes, expected a review")
+            raise BodyTooLargeError
         chunks.append(chunk)
         is_whole = not message.get("more_body", False)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-def _failure(decision: Decision, error: Exception | str, entry: dict[str, Any]) -> bytes:
-    """Build the answer to a call that failed; the API server shows its text to the user.
-
-    It does so for plain text only, and of our failures only for 500: to 503 it has a sentence of
-    its own.
-    """
-    entry |= {"decision": decision, "error": str(error) or type(error).__name__}
-    return str(entry["error"]).encode(errors="replace")

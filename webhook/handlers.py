@@ -1,7 +1,7 @@
 """Decide a review: everything that a user can influence first, every effect after."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from hami_dra.kube.templates import Outcome, TemplateConflict, TemplateStore
 from hami_dra.migration import (
@@ -22,7 +22,7 @@ Tell = Callable[[str, Json, tuple[Notice, ...]], None]
 """Passes on what was noticed of a pod in a namespace; must not wait."""
 
 
-async def mutate(
+def mutate(
     request: Request,
     *,
     policy: Policy,
@@ -31,10 +31,11 @@ async def mutate(
     templates: TemplateStore,
     tell: Tell,
     quotas: Quotas,
-) -> Response:
+) -> Response | Awaitable[Response]:
     """Migrate a pod that is being created; anything else passes untouched.
 
-    A dry run writes nothing and gets the same patch (ruling 26).
+    A dry run writes nothing and gets the same patch (ruling 26). Only a pod whose template is not
+    known yet has to wait, and gets its response when that is there.
 
     Raises:
         ApiError: if a template is needed and the API server refuses it.
@@ -51,14 +52,42 @@ async def mutate(
         if refusal := quotas.refusal(request.namespace, migration.claims):
             return Refused(refusal, FORBIDDEN)
         notices = (*notices, *quotas.notices(request.namespace))
-    needed = () if request.dry_run else migration.templates
+    if request.dry_run:
+        return Admitted(migration.patch, warnings_of(notices))
+
+    def admitted(ensured: Mapping[str, Outcome]) -> Response:
+        if notices:
+            tell(request.namespace, request.object, notices)
+        return Admitted(migration.patch, warnings_of(notices), ensured)
+
+    return _with_templates(migration.templates, request.namespace, templates, admitted)
+
+
+def _with_templates(
+    needed: tuple[Template, ...],
+    namespace: str,
+    templates: TemplateStore,
+    admitted: Callable[[Mapping[str, Outcome]], Response],
+) -> Response | Awaitable[Response]:
+    """Admit a pod as soon as its templates are there, nearly always at once."""
     try:
-        ensured = await _ensure(needed, request.namespace, templates)
+        if all(templates.holds(namespace, one) for one in needed):
+            return admitted({one.name: Outcome.KNOWN for one in needed})
     except TemplateConflict as conflict:
         return Refused(str(conflict), CONFLICT)
-    if notices and not request.dry_run:
-        tell(request.namespace, request.object, notices)
-    return Admitted(migration.patch, warnings_of(notices), ensured)
+    return _later(needed, namespace, templates, admitted)
+
+
+async def _later(
+    needed: tuple[Template, ...],
+    namespace: str,
+    templates: TemplateStore,
+    admitted: Callable[[Mapping[str, Outcome]], Response],
+) -> Response:
+    try:
+        return admitted(await _ensure(needed, namespace, templates))
+    except TemplateConflict as conflict:
+        return Refused(str(conflict), CONFLICT)
 
 
 async def _ensure(

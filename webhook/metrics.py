@@ -1,11 +1,14 @@
 """What the webhook counts. Each app has a registry of its own, so tests and replicas do not mix."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from hami_dra.kube.owner_events import OwnerEvents
 from hami_dra.kube.removal import Effect
@@ -20,48 +23,68 @@ _BUCKETS_S: Final = (
 )
 
 
-class Metrics:
+class Metrics(Collector):
     """The metrics of one app.
+
+    What every review counts is counted in plain numbers, by the event loop alone, and becomes
+    series when somebody looks: the library's own counters take a lock at each step, together longer
+    than the migration.
 
     Args:
         others: collectors that are shown too.
 
     Attributes:
         registry: what `/metrics` shows.
-        reviews: admission reviews by decision.
-        seconds: time from the first byte of a review to its answer.
-        templates: templates that admitted pods needed, by what it took to have them.
-        decided: the series of `reviews`.
-        ensured: the series of `templates`.
     """
 
     def __init__(self, others: Iterable[Collector] = ()) -> None:
+        # Series that exist from the start let alerts see the first failure as an increase.
+        self._reviews = dict.fromkeys(Decision, 0)
+        self._templates = dict.fromkeys(Outcome, 0)
+        self._within = [0] * (len(_BUCKETS_S) + 1)
+        self._seconds = 0.0
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        for other in others:
-            self.registry.register(other)
-        self.reviews = Counter(
-            "hami_dra_webhook_reviews",
-            "Admission reviews by decision.",
-            ["decision"],
-            registry=self.registry,
+        for collector in (self, *others):
+            self.registry.register(collector)
+
+    def count(self, decision: Decision, seconds: float, outcomes: Iterable[Outcome] = ()) -> None:
+        """Count a review.
+
+        Args:
+            decision: what became of it.
+            seconds: from receiving it to answering it.
+            outcomes: what it took to have each template that it needed.
+        """
+        self._reviews[decision] += 1
+        self._within[bisect_left(_BUCKETS_S, seconds)] += 1
+        self._seconds += seconds
+        for outcome in outcomes:
+            self._templates[outcome] += 1
+
+    def collect(self) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
+        """Yield the reviews by decision and by time, and the templates that they needed."""
+        reviews = CounterMetricFamily(
+            "hami_dra_webhook_reviews", "Admission reviews by decision.", labels=["decision"]
         )
-        self.seconds = Histogram(
+        for decision, count in self._reviews.items():
+            reviews.add_metric([decision], count)
+        yield reviews
+        bounds = (*map(floatToGoString, _BUCKETS_S), "+Inf")
+        yield HistogramMetricFamily(
             "hami_dra_webhook_review_seconds",
             "Time from receiving a review to answering it.",
-            buckets=_BUCKETS_S,
-            registry=self.registry,
+            buckets=list(zip(bounds, accumulate(self._within), strict=True)),
+            sum_value=self._seconds,
         )
-        self.templates = Counter(
+        templates = CounterMetricFamily(
             "hami_dra_webhook_templates",
             "ResourceClaimTemplates that pods needed, by what it took to have them.",
-            ["outcome"],
-            registry=self.registry,
+            labels=["outcome"],
         )
-        # Series that exist from the start let alerts see the first failure as an increase, and a
-        # review need not look them up by their labels.
-        self.decided = {decision: self.reviews.labels(decision) for decision in Decision}
-        self.ensured = {outcome: self.templates.labels(outcome) for outcome in Outcome}
+        for outcome, count in self._templates.items():
+            templates.add_metric([outcome], count)
+        yield templates
 
 
 class EventsCollector(Collector):

@@ -1,6 +1,6 @@
 """Quotas in the path of admission: a word in time for pods, and the last word for claims."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final, Protocol
 
 from prometheus_client.core import GaugeMetricFamily
@@ -30,8 +30,11 @@ class Quotas(Protocol):
         """Say what of the namespace's quotas does not hold as it is written."""
         ...
 
-    async def judge(self, request: Request) -> Response:
-        """Decide on a claim that is being created; anything else passes."""
+    def judge(self, request: Request) -> Response | Awaitable[Response]:
+        """Decide on a claim that is being created; anything else passes.
+
+        Only a claim that takes of a quota has to wait until that is written down.
+        """
         ...
 
 
@@ -46,7 +49,7 @@ class NoQuotas:
         """Have nothing to say."""
         return ()
 
-    async def judge(self, _request: Request) -> Response:
+    def judge(self, _request: Request) -> Response:
         """Let every claim pass."""
         return Admitted()
 
@@ -77,7 +80,7 @@ class HeldQuotas(Collector):
         """Say what of the namespace's quotas does not hold as it is written."""
         return tuple(notice for each in self._cluster.of(namespace) for notice in each.notices)
 
-    async def judge(self, request: Request) -> Response:
+    def judge(self, request: Request) -> Response | Awaitable[Response]:
         """Decide on a claim; a dry run reserves nothing (ruling 26).
 
         Raises:
@@ -97,9 +100,13 @@ class HeldQuotas(Collector):
         amounts = claimed.amounts(self._cluster.sizes())
         asked = Asked(str(uid), str(name), amounts)
         if request.dry_run:
-            refusal = self._cluster.refusal(request.namespace, amounts)
-        else:
-            refusal = await self._cluster.reserve(request.namespace, asked)
+            return self._claim(self._cluster.refusal(request.namespace, amounts))
+        return self._reserve(request.namespace, asked)
+
+    async def _reserve(self, namespace: str, asked: Asked) -> Response:
+        return self._claim(await self._cluster.reserve(namespace, asked))
+
+    def _claim(self, refusal: str) -> Response:
         said = self._counted(_CLAIM, refusal)
         return Refused(said, FORBIDDEN) if said else Admitted()
 

@@ -103,7 +103,7 @@ class _Review(_Wire):
     request: _Request
 
 
-def parse(body: bytes) -> Request:
+def parse(body: bytes | bytearray) -> Request:
     """Read a review from the bytes that the API server sent.
 
     Raises:

@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from webhook.certificate import Certificate
-from webhook.protocol import BoundedProtocol
+from webhook.direct import DirectProtocol
 
 # The API server keeps idle connections for 90 s. Who closes earlier makes it write into a closing
 # connection now and then, which a user sees as a failed admission (EOF).
@@ -59,7 +59,7 @@ class Server(uvicorn.Server):
                 app,
                 host=host or "",
                 port=port,
-                http=BoundedProtocol,
+                http=DirectProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -77,6 +77,14 @@ class TemplateConflict(Exception):  # noqa: N818 - a verdict on what is there, n
 class TemplateStore(Protocol):
     """Where templates are kept: a cluster, or memory in standalone mode and tests."""
 
+    def holds(self, namespace: str, template: Template) -> bool:
+        """Tell whether the template is known to be in the namespace, without asking anybody.
+
+        Raises:
+            TemplateConflict: if its name is taken by a different one.
+        """
+        ...
+
     async def ensure(self, namespace: str, template: Template) -> Outcome:
         """Have the template in the namespace.
 
@@ -118,14 +126,19 @@ class MemoryTemplates:
     def __init__(self) -> None:
         self.objects: dict[Key, Stored] = {}
 
+    def holds(self, namespace: str, template: Template) -> bool:
+        """Tell whether the template is in memory."""
+        stored = self.objects.get((namespace, template.name))
+        if stored is not None:
+            stored.require_same(namespace, template)
+        return stored is not None
+
     async def ensure(self, namespace: str, template: Template) -> Outcome:
         """Have the template in memory."""
-        key = (namespace, template.name)
-        if (stored := self.objects.get(key)) is None:
-            self.objects[key] = Stored(template.manifest(namespace))
-            return Outcome.CREATED
-        stored.require_same(namespace, template)
-        return Outcome.KNOWN
+        if self.holds(namespace, template):
+            return Outcome.KNOWN
+        self.objects[namespace, template.name] = Stored(template.manifest(namespace))
+        return Outcome.CREATED
 
 
 class ClusterTemplates:
@@ -175,6 +188,21 @@ class ClusterTemplates:
         """Keep the cache current until cancelled."""
         await self._cache.run()
 
+    def holds(self, namespace: str, template: Template) -> bool:
+        """Tell whether the watch cache has the template.
+
+        Raises:
+            TemplateConflict: if its name is taken by a different one.
+        """
+        stored = self._cache.get(namespace, template.name)
+        if stored is not None:
+            try:
+                stored.require_same(namespace, template)
+            except TemplateConflict:
+                self.failures[Failure.CONFLICT] += 1
+                raise
+        return stored is not None
+
     async def ensure(self, namespace: str, template: Template) -> Outcome:
         """Have the template in the cluster.
 
@@ -183,10 +211,9 @@ class ClusterTemplates:
             ApiError: if the API server refuses; NotFoundError when the namespace is missing.
             UnreachableError: if the API server does not answer in time.
         """
+        if self.holds(namespace, template):
+            return Outcome.KNOWN
         try:
-            if (stored := self._cache.get(namespace, template.name)) is not None:
-                stored.require_same(namespace, template)
-                return Outcome.KNOWN
             return await self._fly(namespace, template)
         except TemplateConflict:
             self.failures[Failure.CONFLICT] += 1

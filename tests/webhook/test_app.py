@@ -263,6 +263,9 @@ class _Failing:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
+    def holds(self, _namespace: str, _template: Template) -> bool:
+        return False
+
     async def ensure(self, namespace: str, template: Template) -> Outcome:  # noqa: ARG002 - protocol
         """Fail."""
         raise self.error

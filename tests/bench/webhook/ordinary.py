@@ -1,7 +1,8 @@
 """The competitor that a user of our stack would write: FastAPI with pydantic models.
 
-The same migration, template store, metrics and log line as the webhook has; only the way there
-differs. Run as a module, it prints where it listens as the standalone webhook does.
+The same migration, template store and log line as the webhook has; only the way there differs, and
+the metrics are the library's. Run as a module, it prints where it listens as the standalone webhook
+does.
 """
 
 import base64
@@ -14,18 +15,22 @@ from typing import Any
 import typer
 import uvloop
 from fastapi import FastAPI
+from prometheus_client import Counter, Histogram
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from hami_dra.kube.templates import MemoryTemplates
 from hami_dra.logs import LogFormat, configure
 from hami_dra.migration import Cards, Policy, RejectedPod, migrate
-from webhook.metrics import Metrics
 from webhook.response import Decision
 from webhook.server import Server
 from webhook.standalone import LOOPBACK, instructions, made_up_certificate
 
 _log = logging.getLogger("ordinary")
+
+_REVIEWS = Counter("ordinary_reviews", "Reviews by decision.", ["decision"])
+_SECONDS = Histogram("ordinary_review_seconds", "Time of a review.")
+_TEMPLATES = Counter("ordinary_templates", "Templates by outcome.", ["outcome"])
 
 
 class Model(BaseModel):
@@ -93,7 +98,7 @@ class AdmissionReview(Model):
 def create_app() -> FastAPI:
     """Build the application."""
     app = FastAPI()
-    policy, cards, templates, metrics = Policy(), Cards(), MemoryTemplates(), Metrics()
+    policy, cards, templates = Policy(), Cards(), MemoryTemplates()
 
     @app.post("/mutate", response_model_exclude_none=True)
     async def mutate(review: AdmissionReview) -> AdmissionReview:
@@ -108,10 +113,10 @@ def create_app() -> FastAPI:
             return _answer(AdmissionResponse(uid=asked.uid, allowed=False, status=refused))
         for template in migration.templates:
             outcome = await templates.ensure(asked.namespace, template)
-            metrics.templates.labels(outcome).inc()
+            _TEMPLATES.labels(outcome).inc()
         seconds = perf_counter() - started
-        metrics.reviews.labels(Decision.MUTATED).inc()
-        metrics.seconds.observe(seconds)
+        _REVIEWS.labels(Decision.MUTATED).inc()
+        _SECONDS.observe(seconds)
         fields = {"uid": asked.uid, "namespace": asked.namespace, "microseconds": seconds * 1e6}
         _log.info("review", extra={"fields": fields})
         patch = base64.b64encode(json.dumps(migration.patch).encode()).decode()
