@@ -38,7 +38,7 @@ test: $(STAMP) ## Run every test, those on the real control plane included.
 	@$(BIN)/python -m hami_dra.lab build
 	@$(BIN)/python -m tests.tools.helm
 	@$(BIN)/pytest -m "not cluster" -n auto -p no:benchmark
-	@$(BIN)/pytest -m cluster
+	@$(BIN)/pytest -m cluster -p no:randomly
 
 .PHONY: test-fast
 test-fast: $(STAMP) ## Run the tests that need no cluster.

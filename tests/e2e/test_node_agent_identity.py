@@ -51,6 +51,14 @@ def agent(shared_scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Path
     path = folder / "kubeconfig"
     content = pki.kubeconfig(cluster.server, cluster.ca_pem, token.stdout.strip())
     pki.write_kubeconfig(path, content)
+    # The API server takes a moment to heed a new policy; until then a refusal would prove nothing.
+    until(
+        lambda: (
+            "may write slices of that node alone"
+            in write(shared_scene, path, "create", "--dry-run=server", body=a_slice(THEIRS))
+        ),
+        what="the policy is heeded",
+    )
     return path
 
 
@@ -70,15 +78,6 @@ def write(scene: Scene, agent: Path, verb: str, *more: str, body: Json | None = 
 
 
 def test_it_writes_the_slices_of_its_own_node(shared_scene: Scene, agent: Path) -> None:
-    # The API server takes a moment to heed a new policy; until then this would prove nothing.
-    until(
-        lambda: (
-            "may write slices of that node alone"
-            in write(shared_scene, agent, "create", "--dry-run=server", body=a_slice(THEIRS))
-        ),
-        what="the policy is heeded",
-    )
-
     assert write(shared_scene, agent, "create", body=a_slice(OURS)) == ""
     assert write(shared_scene, agent, "replace", body=a_slice(OURS)) == ""
     name = a_slice(OURS)["metadata"]["name"]
@@ -103,10 +102,14 @@ def test_it_neither_changes_nor_removes_those_of_another_node(
     theirs = a_slice(THEIRS)
     shared_scene.api.create("resourceslices", theirs)
     name = theirs["metadata"]["name"]
+    try:
+        replaced = write(shared_scene, agent, "replace", body=theirs)
+        deleted = write(shared_scene, agent, "delete", "resourceslice", name)
+    finally:
+        shared_scene.api.delete("resourceslices", name)
 
-    assert "that node alone" in write(shared_scene, agent, "replace", body=theirs)
-    assert "that node alone" in write(shared_scene, agent, "delete", "resourceslice", name)
-    shared_scene.api.delete("resourceslices", name)
+    assert "that node alone" in replaced
+    assert "that node alone" in deleted
 
 
 def test_a_token_that_belongs_to_no_pod_writes_nothing(shared_scene: Scene, agent: Path) -> None:
@@ -136,5 +139,5 @@ def test_a_slice_of_sixty_four_cards_with_a_failed_one_is_accepted(
     assert write(shared_scene, agent, "create", body=full) == ""
     name = full["metadata"]["name"]
     stored = shared_scene.api.get("resourceslices", name)
-    assert is_same(stored, {**full, "metadata": stored["metadata"]})
     shared_scene.api.delete("resourceslices", name)
+    assert is_same(stored, {**full, "metadata": stored["metadata"]})

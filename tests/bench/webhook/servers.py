@@ -48,6 +48,12 @@ def pinned(core: int, argv: Sequence[str]) -> list[str]:
     return [sys.executable, "-c", _PIN, str(core), *argv]
 
 
+def pin(pid: int, core: int) -> None:
+    """Move a running process to one core."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {core})
+
+
 def start_ours(launcher: Launcher, core: int) -> Server:
     """Start the webhook without a cluster: its templates are in memory."""
     arguments = ["-m", "webhook", "--standalone", "--port", "0", "--log-format", "json"]
@@ -90,8 +96,7 @@ def start_claims(cluster: Cluster, core: int, program: Path) -> Server:
 def start_in_cluster(cluster: Cluster, core: int) -> Server:
     """Start the webhook beside a control plane, as it ships."""
     running = webhook.start(cluster, name="bench-webhook")
-    for thread in Path(f"/proc/{running.process.pid}/task").iterdir():
-        os.sched_setaffinity(int(thread.name), {core})
+    pin(running.process.pid, core)
     authority = cluster.directory / "bench-webhook" / "ca.crt"
     authority.write_bytes(cluster.ca_pem)
     address = f"{LOOPBACK}:{running.port}"
