@@ -42,6 +42,12 @@ class DirectProtocol(BoundedProtocol):
             and not self.flow.write_paused
         )
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of the last request, which holds on to the connection and its buffers."""
+        super().connection_lost(exc)
+        if self.cycle is not None:
+            self.cycle.on_response = _nothing
+
     def on_body(self, body: bytes) -> None:
         """Take in more of a body."""
         if self._endpoint is None or self.cycle.response_complete:
@@ -85,3 +91,8 @@ class DirectProtocol(BoundedProtocol):
         if not cycle.keep_alive:
             self.transport.close()
         cycle.on_response()
+        cycle.on_response = _nothing
+
+
+def _nothing() -> None:
+    """Be called when a request is over that nobody waits for any more."""

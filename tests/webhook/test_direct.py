@@ -1,8 +1,10 @@
 """A usual review is answered inside its connection, and nobody can tell but by the clock."""
 
 import asyncio
+import gc
 import json
 import socket
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -140,6 +142,40 @@ async def test_who_leaves_while_a_review_waits_harms_nobody(
 
         assert await uid_of(streams) == "after"
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        request(review("u")),
+        request(review("u"))[:-1],
+        request(review("u"), b"Expect: 100-continue"),
+    ],
+    ids=["a review", "a part of one", "one by the way of ASGI"],
+)
+async def test_a_connection_that_is_over_leaves_nothing(
+    templates: Gated, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Each holds a quarter of a MiB for TLS, and the garbage collector comes by too seldom."""
+    templates.gate.set()
+    came, gone = asyncio.Event(), asyncio.Event()
+    watched = list[weakref.ref[DirectProtocol]]()
+    receive = DirectProtocol.data_received
+
+    def recording(self: DirectProtocol, data: bytes) -> None:
+        watched.append(weakref.ref(self, lambda _: gone.set()))
+        came.set()
+        receive(self, data)
+
+    monkeypatch.setattr(DirectProtocol, "data_received", recording)
+    gc.disable()
+    try:
+        async with dialled(create_app(Dependencies(templates=templates))) as streams:
+            streams[1].write(sent)
+            await asyncio.wait_for(came.wait(), timeout=30)
+        await asyncio.wait_for(gone.wait(), timeout=30)
+    finally:
+        gc.enable()
 
 
 @pytest.fixture
