@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from certs.authority import CertificateError
 from certs.leaf import service_names
+from hami_dra.kube import incluster
 from hami_dra.kube.errors import ConfigurationError
 from hami_dra.kube.session import Session
 from hami_dra.kube.sweeper import Sweeper
@@ -139,7 +140,7 @@ async def _standalone(settings: Settings, policy: Policy) -> None:
 async def _in_cluster(settings: Settings, policy: Policy) -> None:
     certificate = Certificate()
     files = _files(settings, certificate)
-    async with await Session.connect(settings.kubeconfig, settings.context) as session:
+    async with await incluster.find(settings.kubeconfig, settings.context) as session:
         source = files or _secret(settings, certificate, session)
         cluster = Cluster(
             session,

@@ -31,6 +31,17 @@ def has_account(environ: Mapping[str, str] = os.environ) -> bool:
     return bool(environ.get("KUBERNETES_SERVICE_HOST")) and not environ.get("KUBECONFIG")
 
 
+async def find(kubeconfig: Path | None, context: str | None, account: Path = ACCOUNT) -> Session:
+    """Return a session of the cluster that is named, or in a pod of the pod's own.
+
+    Raises:
+        ConfigurationError: if no cluster is described anywhere, with what was tried.
+    """
+    if kubeconfig is None and context is None and has_account():
+        return await connect(account=account)
+    return await Session.connect(kubeconfig, context)
+
+
 async def connect(environ: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> Session:
     """Return a session of the pod's service account; sends nothing yet.
 

@@ -76,10 +76,8 @@ def test_a_kubeconfig_that_is_named_wins() -> None:
     assert not has_account({})
 
 
-def test_the_agent_loads_no_official_client() -> None:
-    script = (
-        "import sys, hami_dra.node.__main__, hami_dra.kube.incluster;"
-        "sys.exit('kubernetes' in sys.modules)"
-    )
+@pytest.mark.parametrize("program", ["hami_dra.node.__main__", "webhook.__main__"])
+def test_what_runs_in_pods_loads_no_official_client(program: str) -> None:
+    script = f"import sys, {program}, hami_dra.kube.incluster;sys.exit('kubernetes' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
