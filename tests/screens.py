@@ -16,7 +16,7 @@ from hami_dra.cli.app import app
 PAGES: Final = ("README.md", ".github/CLI.md")
 """Pages with screens, from the repository's root."""
 
-_ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[1]
 _SCREEN: Final = re.compile(
     r"(<!-- screen: hami-dra (?P<arguments>[^\n]*) -->\n+```(?:text|diff|console)\n).*?(^```$)",
     re.MULTILINE | re.DOTALL,
@@ -29,7 +29,7 @@ def shown(text: str) -> str:
 
 
 def _screen(arguments: str) -> str:
-    with chdir(_ROOT):
+    with chdir(ROOT):
         result = CliRunner().invoke(
             app, shlex.split(arguments), prog_name="hami-dra", env={"COLUMNS": "80"}
         )
@@ -38,5 +38,5 @@ def _screen(arguments: str) -> str:
 
 if __name__ == "__main__":
     for name in PAGES:
-        page = _ROOT / name
+        page = ROOT / name
         page.write_text(shown(page.read_text()))
