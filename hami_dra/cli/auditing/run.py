@@ -82,7 +82,7 @@ def audit(live: Live, policy: Policy, asked: Asked) -> None:
     progress.clear()
     if asked.html is not None:
         write(asked.html, as_html(found).encode())
-    sys.stdout.write(_FORMATS[asked.output](found))
+    typer.echo(_FORMATS[asked.output](found), nl=False)
     _end(found)
 
 
