@@ -5,6 +5,7 @@ read. Nothing is decided here.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,9 +14,11 @@ from hami_dra.cli.workloads import Workload
 from hami_dra.migration import Cards, Family, Json, Notice, Policy, RejectedPod, migrate
 from hami_dra.migration.legacy import WHOLE, Request, carries, read_request
 from hami_dra.migration.place import Place, places
+from hami_dra.migration.quantity import QuantityError, parse
 from hami_dra.migration.record import read
 
 _UNTIL_SLASH: Final = "/"
+_THOUSANDS: Final = ("k", "M")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,15 @@ def words(container: Json, policy: Policy) -> Iterator[str]:
         amounts |= found if isinstance(found, dict) else {}
     for name in policy.managed_names:
         if name in amounts:
-            yield f"{name.rpartition(_UNTIL_SLASH)[2]}={amounts[name]}"
+            yield f"{name.rpartition(_UNTIL_SLASH)[2]}={_digits(amounts[name])}"
+
+
+def _digits(amount: object) -> object:
+    """Undo what an API server makes of whole thousands: 8000 MiB come back from it as 8k."""
+    if isinstance(amount, str) and amount.endswith(_THOUSANDS):
+        with suppress(QuantityError):
+            return parse(amount).integer
+    return amount
 
 
 def _becomes(entries: Mapping[str, str], templates: Mapping[str, Json]) -> Iterator[str]:
