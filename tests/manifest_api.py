@@ -44,6 +44,7 @@ class ManifestApi(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.refused, self.page = refused, page
         self.asked: list[str] = []
+        self.namespaces: dict[str, Json] = {}
         self.by_path: dict[str, list[Json]] = {}
         self.resources: dict[str, dict[str, Json]] = {}
         for item in items:
@@ -55,7 +56,10 @@ class ManifestApi(ThreadingHTTPServer):
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         self.by_path.setdefault(f"{root}/{plural}", []).append(item)
         namespace = item["metadata"].get("namespace")
+        if kind == "Namespace":
+            self.namespaces[item["metadata"]["name"]] = item
         if namespace:
+            self.namespaces.setdefault(namespace, {"metadata": {"name": namespace}})
             self.by_path.setdefault(f"{root}/namespaces/{namespace}/{plural}", []).append(item)
         self.resources.setdefault(version, {})[kind] = {
             "kind": kind,
@@ -70,10 +74,10 @@ class ManifestApi(ThreadingHTTPServer):
         plural = path.rpartition("/")[2]
         if plural in self.refused:
             return 403, _status("Forbidden", f'{plural} is forbidden: User "viewer" cannot list')
-        if "/validatingwebhookconfigurations/" in path:
-            return 404, _status("NotFound", "not found")
         if (fixed := self._fixed(path, plural)) is not None:
             return 200, fixed
+        if "/validatingwebhookconfigurations/" in path or path == f"/api/v1/namespaces/{plural}":
+            return 404, _status("NotFound", "not found")
         found = self.by_path.get(path, [])
         if "labelSelector" in query:
             found = [each for each in found if _labelled(each, query["labelSelector"][0])]
@@ -91,11 +95,21 @@ class ManifestApi(ThreadingHTTPServer):
         if path == "/version":
             return {"major": "1", "minor": "37", "gitVersion": "v1.37.2"}
         if path == "/apis":
-            return {"groups": [_group(each) for each in self.resources if "/" in each]}
+            return {"groups": self._groups()}
         if path == f"/api/v1/namespaces/{name}":
-            return {"metadata": {"name": name}}
+            return self.namespaces.get(name)
         served = self.resources.get(path.removeprefix("/apis/"))
         return None if served is None else {"resources": list(served.values())}
+
+    def _groups(self) -> list[Json]:
+        by_name: dict[str, list[Json]] = {}
+        for version in (each for each in self.resources if "/" in each):
+            served = {"groupVersion": version}
+            by_name.setdefault(version.partition("/")[0], []).append(served)
+        return [
+            {"name": name, "versions": versions, "preferredVersion": versions[0]}
+            for name, versions in by_name.items()
+        ]
 
     def write_kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig that leads here."""
@@ -142,10 +156,6 @@ def serving(api: ManifestApi, directory: Path) -> Iterator[Path]:
         api.shutdown()
         thread.join()
         api.server_close()
-
-
-def _group(version: str) -> Json:
-    return {"name": version.partition("/")[0], "preferredVersion": {"groupVersion": version}}
 
 
 def _labelled(item: Json, selector: str) -> bool:

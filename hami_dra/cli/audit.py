@@ -6,8 +6,15 @@ from typing import Annotated
 
 import typer
 
-from hami_dra.cli.exits import UNREADABLE, USAGE, fail
-from hami_dra.cli.live import Live, LiveContext, LiveKubeconfig
+from hami_dra.cli.exits import UNREADABLE, fail
+from hami_dra.cli.live import (
+    EveryNamespace,
+    Live,
+    LiveContext,
+    LiveKubeconfig,
+    OneNamespace,
+    check_namespaces,
+)
 from hami_dra.cli.options import PolicyFile
 from hami_dra.cli.sources import UnreadableError
 from hami_dra.cli.target import read_policy
@@ -30,12 +37,8 @@ class Output(StrEnum):
 
 def audit_command(
     *,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAME", help="Look at this namespace only.")
-    ] = "",
-    all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="Look at all namespaces; the default.")
-    ] = False,
+    namespace: OneNamespace = "",
+    all_namespaces: EveryNamespace = False,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="How the audit is printed.")
     ] = Output.TABLE,
@@ -65,8 +68,7 @@ def audit_command(
     Kueue and Volcano count: what converts, what is rejected and why, what needs a person, and what
     is asked for and taken by namespace. Nothing is written to the cluster.
     """
-    if namespace and all_namespaces:
-        fail("found --namespace and --all-namespaces, expected one of them", code=USAGE)
+    check_namespaces(namespace, every=all_namespaces)
     meaning = read_policy(policy)
     # Only here: the client library takes longer to import than most commands take to run.
     from hami_dra.cli.auditing.run import Asked, audit  # noqa: PLC0415 - see above

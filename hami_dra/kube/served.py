@@ -2,8 +2,10 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from hami_dra.kube.session import Session
+from hami_dra.migration.json import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +37,31 @@ class Served:
     def path(self, namespace: str = "") -> str:
         """Return the collection's path, of one namespace or of all."""
         root = f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
-        within = f"/namespaces/{namespace}" if namespace and self.is_namespaced else ""
+        within = (
+            f"/namespaces/{quote(namespace, safe='')}" if namespace and self.is_namespaced else ""
+        )
         return f"{root}{within}/{self.resource}"
 
 
 async def served_in(session: Session, groups: Collection[str]) -> list[Served]:
-    """Return the kinds of these groups, each in the version that the server prefers.
+    """Return the kinds of these groups, each in the version that the server prefers for it.
 
     Raises:
         ApiError: if the API server refuses.
         UnreachableError: if it does not answer.
     """
-    listed = await session.get("/apis")
-    found: list[Served] = []
-    for group in listed.get("groups") or ():
-        if group["name"] in groups:
-            version = group["preferredVersion"]["groupVersion"]
-            resources = (await session.get(f"/apis/{version}")).get("resources") or ()
+    listed = (await session.get("/apis")).get("groups") or ()
+    found: dict[tuple[str, str], Served] = {}
+    for version in (v for group in listed if group["name"] in groups for v in _versions(group)):
+        for each in (await session.get(f"/apis/{version}")).get("resources") or ():
             # Names with a slash are parts of objects, such as deployments/scale.
-            found += (
-                Served(version, each["kind"], each["name"], each["namespaced"])
-                for each in resources
-                if "/" not in each["name"] and "list" in each["verbs"]
-            )
-    return found
+            if "/" not in each["name"] and "list" in each["verbs"]:
+                served = Served(version, each["kind"], each["name"], each["namespaced"])
+                found.setdefault((served.group, served.resource), served)
+    return list(found.values())
+
+
+def _versions(group: Json) -> list[str]:
+    """Return the versions of a group, the preferred one first; not every kind is in that one."""
+    every = [each["groupVersion"] for each in group["versions"]]
+    return list(dict.fromkeys([group["preferredVersion"]["groupVersion"], *every]))

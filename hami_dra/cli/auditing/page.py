@@ -70,7 +70,7 @@ def _unread(audit: Audit) -> Markup:
         return Markup()
     items = (element("li", str(each)) for each in audit.unread)
     said = element("p", element("strong", "Not everything could be read, so this is not all:"))
-    return element("section", said, element("ul", *items), class_="warning", role="alert")
+    return element("section", said, element("ul", *items), class_="warning", role="note")
 
 
 def _figures(audit: Audit) -> Markup:

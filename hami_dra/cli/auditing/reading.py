@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import quote
 
 from hami_dra.cli.auditing.bounds import (
     COUNTING,
@@ -10,7 +11,7 @@ from hami_dra.cli.auditing.bounds import (
     bound_of_limits,
     bound_of_quota,
 )
-from hami_dra.cli.auditing.findings import Audit, Bound, Finding, Summary, summaries
+from hami_dra.cli.auditing.findings import Audit, Bound, Finding, Summary, Unread, summaries
 from hami_dra.cli.auditing.judging import Judge, controller_of
 from hami_dra.cli.auditing.reader import Reader
 from hami_dra.cli.kinds import KINDS, Kind, kind_of
@@ -138,9 +139,11 @@ class _Auditor:
 
     async def _left_alone(self) -> set[str]:
         """Return the namespaces that opted out."""
-        if self.reader.namespace:
-            path = f"/api/v1/namespaces/{self.reader.namespace}"
+        if name := self.reader.namespace:
+            path = f"{_NAMESPACES.path()}/{quote(name, safe='')}"
             found = await self.reader.found("namespaces", path)
+            if found is None:
+                self.reader.unread.append(Unread(f"namespace {name}", "there is no such namespace"))
             items = [found] if isinstance(found, dict) else []
         else:
             items = await self.reader.every(_NAMESPACES, query=_OPTED_OUT)

@@ -16,6 +16,7 @@ from tests.manifest_api import SCENE, ManifestApi, documents, serving
 
 PROGRAM = Path(sys.executable).with_name("hami-dra")
 GOLDEN = SCENE.parent
+GPU = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1000}}}
 DATE = ("--date", "2026-11-30")
 
 
@@ -68,6 +69,27 @@ def test_owned_objects_count_once_with_their_owner(kubeconfig: Path) -> None:
     assert found["training/Pod/tuning-worker-x7"] == "converts"  # Ray's own manifest stays
 
 
+def test_kinds_are_found_in_every_version_of_their_group(tmp_path: Path) -> None:
+    """One group has kinds of several operators, and no version has them all."""
+    spec = {"template": {"spec": {"containers": [GPU]}}}
+    kinds = [
+        ("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": {"Worker": spec}}),
+        ("kubeflow.org/v2beta1", "TFJob", {"tfReplicaSpecs": {"Worker": spec}}),
+        ("kubeflow.org/v2beta1", "MPIJob", {"mpiReplicaSpecs": {"Worker": spec}}),
+    ]
+    items = [
+        {"apiVersion": v, "kind": k, "metadata": {"name": "x", "namespace": "n"}, "spec": s}
+        for v, k, s in kinds
+    ]
+    with serving(ManifestApi(items), tmp_path) as kubeconfig:
+        found = outcomes(audit(kubeconfig, "-o", "json"))
+
+    assert found == {
+        "n/MPIJob/x (spec.mpiReplicaSpecs.Worker.template)": "converts",
+        "n/TFJob/x (spec.tfReplicaSpecs.Worker.template)": "converts",
+    }
+
+
 def test_pages_change_nothing(kubeconfig: Path, api: ManifestApi) -> None:
     whole = audit(kubeconfig, "-o", "json", *DATE)
     asked = len(api.asked)
@@ -85,6 +107,15 @@ def test_one_namespace_asks_for_nothing_of_others(kubeconfig: Path, api: Manifes
     lists = [path for path in api.asked if path.startswith(("/api/v1/", "/apis/apps/v1/"))]
     assert all("/namespaces/sandbox" in path for path in lists)
     assert not [path for path in api.asked if path.endswith(("queues", "flavors"))]
+
+
+def test_a_namespace_that_opted_out_or_is_not_there_is_told(kubeconfig: Path) -> None:
+    alone = audit(kubeconfig, "-n", "legacy-only", "-o", "json")
+    missing = audit(kubeconfig, "-n", "nowhere")
+
+    assert outcomes(alone) == {"legacy-only/Pod/old": "person"}
+    assert missing.exit_code == 1
+    assert "could not read namespace nowhere: there is no such namespace" in missing.stderr
 
 
 def test_what_may_not_be_read_hides_nothing_else(kubeconfig: Path, api: ManifestApi) -> None:
