@@ -34,7 +34,7 @@ def memory(namespaces: Sequence[Summary]) -> Markup:
 
 def _drawing(title: str, rows: Sequence[Markup]) -> Markup:
     height = max(1, len(rows)) * _ROW
-    return element(
+    drawing = element(
         "svg",
         element("title", title),
         joined(*rows),
@@ -43,6 +43,7 @@ def _drawing(title: str, rows: Sequence[Markup]) -> Markup:
         role="img",
         aria_label=title,
     )
+    return element("div", drawing, class_="scrolls")
 
 
 def _legend(namespaces: Sequence[Summary]) -> Markup:

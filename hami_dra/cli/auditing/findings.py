@@ -97,6 +97,11 @@ class Finding:
     after: Amounts = field(default_factory=dict)
 
     @property
+    def pods(self) -> str:
+        """Return how many pods it wants, for people; its controller's own kind may not tell."""
+        return "-" if self.outcome is Outcome.WEBHOOK else str(self.copies)
+
+    @property
     def told(self) -> tuple[str, ...]:
         """Return what to know of it, one line each."""
         return (*(str(each) for each in self.notices), *([self.reason] if self.reason else ()))

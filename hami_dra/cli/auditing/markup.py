@@ -59,12 +59,14 @@ def table(caption: str, head: list[str], rows: list[list[str]], *, numbers: int 
         )
         for row in rows
     ]
-    return element(
+    whole = element(
         "table",
         element("caption", caption),
         element("thead", element("tr", *titles)),
         element("tbody", joined(*lines)),
     )
+    # On a small screen it scrolls by itself; whoever has no mouse can reach it.
+    return element("div", whole, class_="scrolls", role="region", aria_label=caption, tabindex="0")
 
 
 def _escaped(text: str) -> str:

@@ -58,11 +58,12 @@ def _about(audit: Audit) -> Markup:
         element("code", audit.command),
         "; nothing was written to the cluster.",
     )
-    said = (
+    said = headline(audit)
+    text = (
         "What becomes of workloads that ask for GPUs in HAMi's words when they run on Kubernetes'"
-        f" own device allocation: {headline(audit)}."
+        f" own device allocation. {said[0].upper()}{said[1:]}."
     )
-    return joined(element("h1", _TITLE), element("p", *made, class_="about"), element("p", said))
+    return joined(element("h1", _TITLE), element("p", *made, class_="about"), element("p", text))
 
 
 def _unread(audit: Audit) -> Markup:
@@ -167,7 +168,7 @@ def _workload(each: Finding) -> list[str]:
     told = (element("li", text) for text in each.told)
     return [
         each.title,
-        str(each.copies),
+        each.pods,
         "; ".join(each.asked),
         element("span", each.outcome.text, class_=f"outcome {each.outcome.value}"),
         element("ul", *told) if each.told else "",

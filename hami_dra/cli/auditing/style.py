@@ -13,7 +13,7 @@ STYLE: Final = """
 body { margin: 0 auto; max-width: 66rem; padding: 2rem 1.5rem; background: var(--paper);
   color: var(--ink); font: 15px/1.5 system-ui, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
 h1 { margin: 0; font-size: 1.9rem; } h2 { margin: 2.5rem 0 .75rem; font-size: 1.3rem; }
-h3 { margin: 2rem 0 .5rem; font-size: 1.05rem; } p { margin: .5rem 0; }
+p { margin: .5rem 0; }
 code { font: .9em ui-monospace, Consolas, monospace; overflow-wrap: anywhere; }
 .about { color: var(--soft); } .about code { color: var(--ink); }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr));
@@ -29,7 +29,7 @@ code { font: .9em ui-monospace, Consolas, monospace; overflow-wrap: anywhere; }
   list-style: none; }
 .mark { display: inline-block; width: .85rem; height: .85rem; border-radius: .2rem;
   vertical-align: -.1rem; }
-svg { display: block; width: 100%; height: auto; font-size: 13px; }
+svg { display: block; width: 100%; min-width: 36rem; height: auto; font-size: 13px; }
 svg text { fill: var(--ink); } svg .said { fill: var(--soft); }
 svg .converts { fill: var(--converts); } svg .webhook { fill: var(--webhook); }
 svg .person { fill: var(--person); } svg .rejected { fill: var(--rejected); }
@@ -51,7 +51,10 @@ tbody th { min-width: 12rem; font-weight: 600; }
 .outcome.webhook { color: var(--webhook); } .outcome.person { color: var(--person); }
 .outcome.rejected { color: var(--rejected); } .outcome.converted { color: var(--soft); }
 td ul { margin: 0; padding-left: 1.1rem; }
-@media print { body { max-width: none; padding: 0; font-size: 11px; } h3 { break-after: avoid; }
+tbody td:last-child:not(.number) { min-width: 16rem; }
+.scrolls { overflow-x: auto; }
+@media print { html { font-size: 10px; } body { max-width: none; padding: 0; font-size: 10px; }
+  h2, .legend, caption, thead { break-after: avoid; } .scrolls { overflow: visible; }
   tr, svg, .figures div { break-inside: avoid; } thead { display: table-header-group; }
   .mark, rect, .figures div { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   :root { --ink: #000; --soft: #444; --line: #bbb; --paper: #fff; --panel: #fff;

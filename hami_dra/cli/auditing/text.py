@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from hami_dra.cli.auditing.findings import Audit, Bound, Finding, Outcome, Summary, Total
+from hami_dra.cli.auditing.findings import Audit, Bound, Finding, Summary, Total
 from hami_dra.cli.report import cell, markdown
 from hami_dra.cli.table import plain, table
 
@@ -112,8 +112,7 @@ def _sum(summary: Summary) -> Sequence[str]:
 
 def _workload(each: Finding) -> Sequence[str]:
     asked = plain("; ".join(each.asked)) or "-"
-    copies = str(each.copies) if each.outcome is not Outcome.WEBHOOK else "-"
-    return plain(each.namespace), plain(each.title), copies, each.outcome.text, asked
+    return plain(each.namespace), plain(each.title), each.pods, each.outcome.text, asked
 
 
 def _bound(each: Bound) -> Sequence[str]:

@@ -143,7 +143,7 @@ def test_the_same_audit_gives_the_same_page() -> None:
 def test_an_empty_cluster_has_a_page_too() -> None:
     page = as_html(audit(bounds=0, unread=0))
 
-    assert "nothing asks for a GPU" in "".join(parsed(page).itertext())
+    assert "Nothing asks for a GPU in HAMi's words." in "".join(parsed(page).itertext())
     assert "<svg" not in page
 
 
