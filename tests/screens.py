@@ -5,18 +5,21 @@
 
 import re
 import shlex
-from contextlib import chdir
+import tempfile
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Final
 
 from typer.testing import CliRunner
 
 from hami_dra.cli.app import app
+from tests.manifest_api import SCENE, ManifestApi, documents, serving
 
 PAGES: Final = ("README.md", ".github/CLI.md")
 """Pages with screens, from the repository's root."""
 
-_ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[1]
 _SCREEN: Final = re.compile(
     r"(<!-- screen: hami-dra (?P<arguments>[^\n]*) -->\n+```(?:text|diff|console)\n).*?(^```$)",
     re.MULTILINE | re.DOTALL,
@@ -29,14 +32,25 @@ def shown(text: str) -> str:
 
 
 def _screen(arguments: str) -> str:
-    with chdir(_ROOT):
+    with chdir(ROOT), _cluster() as kubeconfig:
+        environment = {"COLUMNS": "80", "KUBECONFIG": str(kubeconfig)}
         result = CliRunner().invoke(
-            app, shlex.split(arguments), prog_name="hami-dra", env={"COLUMNS": "80"}
+            app, shlex.split(arguments), prog_name="hami-dra", env=environment
         )
     return "".join(f"{line.rstrip()}\n" for line in result.output.splitlines())
 
 
+@contextmanager
+def _cluster() -> Iterator[Path]:
+    """Serve what the screens of commands about a cluster show; yield a kubeconfig."""
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        serving(ManifestApi(documents(SCENE)), Path(directory)) as kubeconfig,
+    ):
+        yield kubeconfig
+
+
 if __name__ == "__main__":
     for name in PAGES:
-        page = _ROOT / name
+        page = ROOT / name
         page.write_text(shown(page.read_text()))

@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "policy": ("hami_dra.cli.policy", "Show, check and import policy files."),
     "install": ("hami_dra.cli.install", "Install the webhook in a cluster."),
     "uninstall": ("hami_dra.cli.uninstall", "Remove hami-dra from a cluster."),
+    "audit": ("hami_dra.cli.audit", "Say what becomes of a whole cluster."),
     "preflight": ("hami_dra.cli.preflight", "Tell whether a cluster is ready."),
     "prune": ("hami_dra.cli.prune", "Delete templates that nothing needs."),
     "quota": ("hami_dra.cli.quota", "Show what claims take of legacy quotas."),

@@ -160,20 +160,9 @@ class Converter:
         if not migration.patch:
             entry = _entry(document, workload, Result.UNCHANGED, remarks)
             return (entry if remarks else None), None
-        remarks += self._misplaced(workload)
+        remarks += misplaced(workload, self._policy)
         names = tuple(template.name for template in migration.templates)
         return _entry(document, workload, Result.CHANGED, remarks, templates=names), migration
-
-    def _misplaced(self, workload: Workload) -> Iterator[Remark]:
-        """Tell of annotations on a workload that count on its pods only, for HAMi as for us."""
-        groups = [self._policy.hints, *(family.annotations for family in self._policy.families)]
-        meant = {name for group in groups for name in group.model_dump().values()}
-        for name in sorted(meant.intersection(workload.outside)):
-            yield Remark(
-                "has no effect here, as with HAMi, which reads those of pods; move it to"
-                f" {workload.path}.metadata",
-                path=f"metadata.annotations[{name}]",
-            )
 
     def _new_templates(self, work: list[tuple[Workload, Migration]]) -> Iterator[Json]:
         """Yield the templates that were not written before, in the order of need."""
@@ -189,6 +178,18 @@ class Converter:
             return False
         self._written.add(key)
         return True
+
+
+def misplaced(workload: Workload, policy: Policy) -> Iterator[Remark]:
+    """Tell of annotations on a workload that count on its pods only, for HAMi as for us."""
+    groups = [policy.hints, *(family.annotations for family in policy.families)]
+    meant = {name for group in groups for name in group.model_dump().values()}
+    for name in sorted(meant.intersection(workload.outside)):
+        yield Remark(
+            "has no effect here, as with HAMi, which reads those of pods; move it to"
+            f" {workload.path}.metadata",
+            path=f"metadata.annotations[{name}]",
+        )
 
 
 def parse_again(parsed: Parsed) -> Json:

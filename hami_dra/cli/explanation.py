@@ -5,6 +5,7 @@ read. Nothing is decided here.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,9 +14,11 @@ from hami_dra.cli.workloads import Workload
 from hami_dra.migration import Cards, Family, Json, Notice, Policy, RejectedPod, migrate
 from hami_dra.migration.legacy import WHOLE, Request, carries, read_request
 from hami_dra.migration.place import Place, places
+from hami_dra.migration.quantity import QuantityError, parse
 from hami_dra.migration.record import read
 
 _UNTIL_SLASH: Final = "/"
+_THOUSANDS: Final = ("k", "M")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def explain(workload: Workload, policy: Policy, cards: Cards) -> Iterator[Explan
     except RejectedPod as rejected:
         yield Explanation(title, "", _words_of_all(pod, policy), (), rejected=str(rejected))
         return
-    after = patched(_copied(pod), [((), migration.patch)])
+    after = patched(copied(pod), [((), migration.patch)])
     templates = {template.name: template.spec for template in migration.templates}
     done = read(after)
     for place in asking:
@@ -83,7 +86,7 @@ def explain(workload: Workload, policy: Policy, cards: Cards) -> Iterator[Explan
         yield Explanation(
             workload=title,
             container=place.name,
-            asked=tuple(_words(place.container, policy)),
+            asked=tuple(words(place.container, policy)),
             becomes=tuple(_becomes(entries, templates)) or _nothing(is_converted=bool(converted)),
             why=tuple(_why(pod, place, policy, templates, entries)),
             notices=notices,
@@ -96,10 +99,11 @@ def _nothing(*, is_converted: bool) -> tuple[str, ...]:
     return ("no card",) if is_converted else ("stays as it is",)
 
 
-def _copied(node: Any) -> Any:  # noqa: ANN401 - any JSON
+def copied(node: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return plain JSON as an object of its own, which may be changed."""
     if isinstance(node, dict):
-        return {key: _copied(value) for key, value in node.items()}
-    return [_copied(item) for item in node] if isinstance(node, list) else node
+        return {key: copied(value) for key, value in node.items()}
+    return [copied(item) for item in node] if isinstance(node, list) else node
 
 
 def _entries(pod: Json, claims: tuple[str, ...]) -> list[Json]:
@@ -118,10 +122,10 @@ def _words_of_all(pod: Json, policy: Policy) -> tuple[str, ...]:
         found = places(pod)
     except RejectedPod:
         return ()
-    return tuple(word for place in found for word in _words(place.container, policy))
+    return tuple(word for place in found for word in words(place.container, policy))
 
 
-def _words(container: Json, policy: Policy) -> Iterator[str]:
+def words(container: Json, policy: Policy) -> Iterator[str]:
     """Yield what a container asks for as it is written, with the vendor left out."""
     resources = container.get("resources")
     sections = resources if isinstance(resources, dict) else {}
@@ -131,7 +135,15 @@ def _words(container: Json, policy: Policy) -> Iterator[str]:
         amounts |= found if isinstance(found, dict) else {}
     for name in policy.managed_names:
         if name in amounts:
-            yield f"{name.rpartition(_UNTIL_SLASH)[2]}={amounts[name]}"
+            yield f"{name.rpartition(_UNTIL_SLASH)[2]}={_digits(amounts[name])}"
+
+
+def _digits(amount: object) -> object:
+    """Undo what an API server makes of whole thousands: 8000 MiB come back from it as 8k."""
+    if isinstance(amount, str) and amount.endswith(_THOUSANDS):
+        with suppress(QuantityError):
+            return parse(amount).integer
+    return amount
 
 
 def _becomes(entries: Mapping[str, str], templates: Mapping[str, Json]) -> Iterator[str]:

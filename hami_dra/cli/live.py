@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from hami_dra.cli.exits import UNREADABLE, fail
+from hami_dra.cli.exits import UNREADABLE, USAGE, fail
 
 if TYPE_CHECKING:
     from hami_dra.kube.session import Session
@@ -29,6 +29,20 @@ LiveKubeconfig = Annotated[
         help="How to reach the cluster. Default: KUBECONFIG, a pod's service account, the home.",
     ),
 ]
+
+OneNamespace = Annotated[
+    str, typer.Option("--namespace", "-n", metavar="NAME", help="Look at this namespace only.")
+]
+
+EveryNamespace = Annotated[
+    bool, typer.Option("--all-namespaces", "-A", help="Look at all namespaces; the default.")
+]
+
+
+def check_namespaces(namespace: str, *, every: bool) -> None:
+    """End the command if its line names one namespace and all of them."""
+    if namespace and every:
+        fail("found --namespace and --all-namespaces, expected one of them", code=USAGE)
 
 
 @dataclass(frozen=True, slots=True)

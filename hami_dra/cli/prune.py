@@ -8,7 +8,14 @@ import typer
 
 from hami_dra.cli.duration import duration
 from hami_dra.cli.exits import USAGE, fail
-from hami_dra.cli.live import Live, LiveContext, LiveKubeconfig
+from hami_dra.cli.live import (
+    EveryNamespace,
+    Live,
+    LiveContext,
+    LiveKubeconfig,
+    OneNamespace,
+    check_namespaces,
+)
 
 EPILOG = (
     "Examples: hami-dra prune; hami-dra prune -n team-a --older-than 30d --yes."
@@ -26,12 +33,8 @@ class Output(StrEnum):
 
 def prune_command(
     *,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAME", help="Look at this namespace only.")
-    ] = "",
-    all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="Look at all namespaces; the default.")
-    ] = False,
+    namespace: OneNamespace = "",
+    all_namespaces: EveryNamespace = False,
     older_than: Annotated[
         timedelta,
         typer.Option(
@@ -57,8 +60,7 @@ def prune_command(
     when somebody else had a hand in it: applied it, edited it, owns it. The webhook does the same
     by itself after seven days; a template that is needed again is made again.
     """
-    if namespace and all_namespaces:
-        fail("found --namespace and --all-namespaces, expected one of them", code=USAGE)
+    check_namespaces(namespace, every=all_namespaces)
     if yes and dry_run:
         fail("found --yes and --dry-run, expected one of them", code=USAGE)
     # Only here: the client library takes longer to import than most commands take to run.

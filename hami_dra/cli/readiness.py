@@ -12,6 +12,7 @@ import typer
 
 from hami_dra.cli.exits import NOT_ALL, fail
 from hami_dra.cli.live import Live
+from hami_dra.cli.table import plain
 from hami_dra.kube.errors import ApiError
 from hami_dra.kube.session import Session
 from hami_dra.migration import Policy
@@ -85,7 +86,7 @@ def _as_table(facts: list[Fact]) -> str:
 
 def _lines(fact: Fact, width: int) -> Iterator[str]:
     """Yield the line of a fact, and below it what to do unless it passes."""
-    yield f"{_painted(fact.status)}   {fact.id:<{width}}   {_line(fact.found)}"
+    yield f"{_painted(fact.status)}   {fact.id:<{width}}   {plain(fact.found)}"
     if fact.status is not Status.PASS:
         indent = " " * (len(Status.UNKNOWN) + width + 6)
         yield f"{indent}expected: {fact.expected}"
@@ -99,16 +100,11 @@ def _painted(status: Status) -> str:
     return text if plain else typer.style(text, fg=_COLOURS[status], bold=True)
 
 
-def _line(text: str) -> str:
-    """Keep what others wrote on one line, without control characters."""
-    return "".join(each if each.isprintable() else " " for each in text)
-
-
 def _cell(text: str) -> str:
     """Escape what would end a cell or begin markup of a Markdown table."""
-    escaped = _line(text).replace("\\", "\\\\").replace("|", "\\|")
+    escaped = plain(text).replace("\\", "\\\\").replace("|", "\\|")
     return escaped.replace("<", "&lt;").replace("`", "\\`")
 
 
 def _code(text: str) -> str:
-    return f"`{_line(text).replace('|', chr(92) + '|').replace('`', chr(39))}`" if text else ""
+    return f"`{plain(text).replace('|', chr(92) + '|').replace('`', chr(39))}`" if text else ""

@@ -170,10 +170,11 @@ def _summary(report: Report) -> str:
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
     """Return rows, of which the first is the head, as a table in Markdown."""
-    head, *body = [[_cell(cell) for cell in row] for row in rows]
+    head, *body = [[cell(each) for each in row] for row in rows]
     lines = [head, ["---"] * len(head), *body]
     return "".join(f"| {' | '.join(row)} |\n" for row in lines)
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """Escape what would end a cell, or begin an element of HTML."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -3,7 +3,7 @@
 Only names are kept, and only those that a migration takes from pods.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from hami_dra.kube.backoff import Backoff
@@ -49,7 +49,7 @@ class ClusterLimits:
     def current(self, namespace: str) -> NamespaceLimits:
         """Return what is demanded in a namespace now."""
         if self._by_namespace is None:
-            self._by_namespace = _merge(self._cache.values())
+            self._by_namespace = merge(self._cache.values())
         return self._by_namespace.get(namespace, _NOTHING)
 
     def _forget(self) -> None:
@@ -72,7 +72,8 @@ def _is_some(amount: object) -> bool:
         return False
 
 
-def _merge(found: Collection[tuple[Key, NamespaceLimits]]) -> dict[str, NamespaceLimits]:
+def merge(found: Iterable[tuple[Key, NamespaceLimits]]) -> dict[str, NamespaceLimits]:
+    """Return what all LimitRanges of each namespace demand together."""
     merged: dict[str, NamespaceLimits] = {}
     for (namespace, _), limits in found:
         before = merged.get(namespace, _NOTHING)

@@ -70,7 +70,7 @@ def migrate_part(pod: Json, policy: Policy, cards: Cards, limits: NamespaceLimit
     """Migrate a pod, or its excerpt, which comes to the same; see `migrate`."""
     every = places(pod)
     asking = [place for place in every if carries(place.container, policy.managed_names)]
-    if not asking or _is_opted_out(pod):
+    if not asking or is_opted_out(pod):
         return Migration()
     if _is_mirror(pod):
         return Migration(notices=_left_alone(asking))
@@ -84,7 +84,7 @@ def migrate_part(pod: Json, policy: Policy, cards: Cards, limits: NamespaceLimit
     return making.finish(every)
 
 
-def _is_opted_out(pod: Json) -> bool:
+def is_opted_out(pod: Json) -> bool:
     """Tell whether the pod's author opted out, as with legacy (ruling 21)."""
     metadata = as_object(pod.get("metadata"), "metadata")
     return as_object(metadata.get("labels"), "metadata.labels").get(OPT_OUT_LABEL) == OPT_OUT_VALUE

@@ -21,6 +21,9 @@ GUARD_NAME: Final = "hami-dra-guard"
 SYSTEM_NAMESPACE: Final = "hami-dra-system"
 """Where our own pods run; excluded, so that we never wait for ourselves."""
 
+EXCLUDED_NAMESPACES: Final = ("kube-system", SYSTEM_NAMESPACE)
+"""Where pods are left alone whatever they say."""
+
 _TIMEOUT_S: Final = 5  # a first template costs one API write, well under a second
 
 _OPTED_IN: Final[Json] = {"key": OPT_OUT_LABEL, "operator": "NotIn", "values": [OPT_OUT_VALUE]}
@@ -171,6 +174,6 @@ def _where(*, rules: str) -> Json:
 
 def _namespaces() -> Json:
     """Return the namespaces that are not left alone."""
-    excluded = ["kube-system", SYSTEM_NAMESPACE]
+    excluded = list(EXCLUDED_NAMESPACES)
     elsewhere = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}
     return {"matchExpressions": [elsewhere, _OPTED_IN]}

@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from hami_dra.migration import Policy
 from hami_dra.migration.family import Family, Record
+from hami_dra.policies.meanings import meanings
 from hami_dra.policies.problem import FieldPath
 
 PRESET: Final = "preset"
@@ -40,14 +41,23 @@ def notes() -> dict[Keys, str]:
 
 
 def _notes(record: type[Record], path: Keys) -> Iterator[tuple[Keys, str]]:
+    described = meanings(record)
     for name, info in record.model_fields.items():
-        here = (*path, _alias(name, info))
-        meaning = " ".join((info.description or "").split())
+        key = _alias(name, info)
+        here, meaning = (*path, key), described.get(key, "")
         if values := _values(info.annotation):
             meaning += f" One of: {', '.join(value or '(empty)' for value in values)}."
         yield here, meaning
         if inner := _record_in(info.annotation):
             yield from _notes(inner, here)
+
+
+def records(record: type[Record] = Policy) -> Iterator[type[Record]]:
+    """Walk a record and those that it holds."""
+    yield record
+    for info in record.model_fields.values():
+        if inner := _record_in(info.annotation):
+            yield from records(inner)
 
 
 def _alias(name: str, info: FieldInfo) -> str:

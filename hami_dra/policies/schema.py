@@ -4,8 +4,9 @@ from typing import Any, Final
 
 from hami_dra.migration import Json, Policy
 from hami_dra.migration.presets import PRESETS
-from hami_dra.policies.fields import PRESET, PRESET_NOTE
+from hami_dra.policies.fields import PRESET, PRESET_NOTE, records
 from hami_dra.policies.file import API_VERSION, KIND
+from hami_dra.policies.meanings import meanings
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -16,6 +17,7 @@ def schema() -> Json:
     """Return the schema; its descriptions are the docstrings of the models."""
     generated: Json = _tidy(Policy.model_json_schema(by_alias=True))
     definitions = generated["$defs"]
+    _describe({Policy.__name__: generated, **definitions})
     for name in _OF_A_FAMILY:
         # The defaults of the model are NVIDIA's; in a file they are those of the preset.
         for member in definitions[name]["properties"].values():
@@ -34,6 +36,15 @@ def schema() -> Json:
         "properties": {**header, **properties},
         "required": list(header),
     }
+
+
+def _describe(objects: Json) -> None:
+    """Say of each property what it means; keys are in the order that pydantic gives them."""
+    for record in records():
+        properties = objects[record.__name__]["properties"]
+        for key, meaning in meanings(record).items():
+            described = {**properties[key], "description": meaning}
+            properties[key] = dict(sorted(described.items()))
 
 
 def _tidy(node: Any) -> Any:  # noqa: ANN401 - any JSON

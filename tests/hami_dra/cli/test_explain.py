@@ -168,3 +168,13 @@ async def _live(pod: Json, name: str, tmp_path: Path) -> Result:
         return await asyncio.to_thread(CliRunner().invoke, app, arguments)
     finally:
         await runner.cleanup()
+
+
+def test_thousands_are_written_out_as_the_api_server_does_not() -> None:
+    """It stores 8000 as 8k, which nobody reads as MiB; other suffixes are the author's."""
+    stored = PODS.replace("gpumem: 4000", "gpumem: 8k").replace("gpumem: 1000", "gpumem: 1Ki")
+
+    found = as_json(stored)
+
+    assert found["share"]["asked"] == ["gpumem=8000", "priority=1"]
+    assert found["setup"]["asked"] == ["gpu=1", "gpumem=1Ki"]

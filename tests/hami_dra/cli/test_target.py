@@ -227,7 +227,7 @@ def test_every_help_teaches_by_example() -> None:
 
 COMMANDS = (
     *("convert", "diff", "explain", "revert", "version"),
-    *("install", "uninstall", "preflight", "prune", "quota"),
+    *("install", "uninstall", "audit", "preflight", "prune", "quota"),
 )
 POLICY = ("show", "check", "schema", "presets", "import")
 
