@@ -83,7 +83,7 @@ def test_a_policy_without_what_fits_it_is_refused(tmp_path: Path) -> None:
         ("port=443", "port"),
         ("logLevel=loud", "logLevel"),
         ("networkPolicy.enabled=maybe", "enabled"),
-        ("nodeAgent.settings.DEVICES=nvml", "settings"),
+        ("nodeAgent.settings.DEVICES=nvml", "DEVICES"),
     ],
 )
 def test_a_wrong_value_is_named(value: str, said: str) -> None:
