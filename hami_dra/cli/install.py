@@ -14,6 +14,7 @@ from hami_dra.cli.render import manifest
 from hami_dra.cli.sources import UnreadableError, read_text
 from hami_dra.install.admission import PolicyText, chart_text
 from hami_dra.install.manifests import (
+    AGENT,
     Certificates,
     Choice,
     everything,
@@ -24,6 +25,7 @@ from hami_dra.install.manifests import (
     title,
 )
 from hami_dra.install.order import Stages, stages
+from hami_dra.migration.family import DRIVER
 from hami_dra.migration.registration import SYSTEM_NAMESPACE
 from hami_dra.policies import PolicyFileError, parse
 
@@ -45,11 +47,11 @@ _NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _INSTALLED: Final = """\
 hami-dra is installed: new pods that ask for HAMi's resources get claims from now on.
   cards:   kubectl get resourceslices     (published by a DRA driver on the nodes)
-  webhook: kubectl -n {namespace} get pods"""
+  webhook: kubectl -n {namespace} get pods
+  agents:  kubectl -n {agents} get pods -o wide"""
 
 _STAYS: Final = """\
-Pods that run keep their shares. New pods are not converted any more, and templates of converted
-pods stay where they are:
+New pods are not converted any more, and templates of converted pods stay where they are:
   kubectl get resourceclaimtemplates -A -l app.kubernetes.io/managed-by=hami-dra"""
 
 Mode = Annotated[
@@ -66,13 +68,29 @@ Replicas = Annotated[
     int | None,
     typer.Option(metavar="N", min=1, help="Replicas of the webhook; default: 2."),
 ]
-Namespace = Annotated[str, typer.Option(metavar="NAME", help="Namespace of hami-dra itself.")]
+Namespace = Annotated[
+    str,
+    typer.Option(metavar="NAME", help=f"Namespace of the webhook; the node agent's is {AGENT}."),
+]
 ExtendedResource = Annotated[
     bool,
     typer.Option(
         "--extended-resource",
         help="Let the DeviceClass stand for the legacy resource too: pods that come past the"
         " webhook get whole cards.",
+    ),
+]
+NodeAgent = Annotated[
+    bool,
+    typer.Option(
+        help="Run hami-dra-node on every node; not where another DRA driver publishes cards under"
+        f" {DRIVER}."
+    ),
+]
+KeepNodeAgent = Annotated[
+    bool,
+    typer.Option(
+        "--keep-node-agent", help="Leave hami-dra-node on the nodes: pods that run need it to end."
     ),
 ]
 Context = Annotated[
@@ -114,6 +132,7 @@ def install_command(
     replicas: Replicas = None,
     namespace: Namespace = SYSTEM_NAMESPACE,
     extended_resource: ExtendedResource = False,
+    node_agent: NodeAgent = True,
     context: Context = "",
     kubeconfig: Kubeconfig = None,
     wait: Wait = True,
@@ -122,11 +141,12 @@ def install_command(
     dry_run: PrintManifests = False,
     helm_values: PrintValues = False,
 ) -> None:
-    """Install the webhook in a cluster, or change what is installed.
+    """Install webhook and node agent in a cluster, or change what is installed.
 
     First what it needs and the webhook itself; when that is ready, the registration by which the
-    API server calls it; last the guard, which refuses pods that were not converted. Existing pods
-    are never touched. The registration and the guard are made from the policy.
+    API server calls it; then the guard, which refuses pods that were not converted; last the agent
+    on every node. Existing pods are never touched. The registration and the guard are made from
+    the policy.
     """
     choice = Choice(
         certificates=certificates,
@@ -135,6 +155,7 @@ def install_command(
         image=image or None,
         replicas=replicas,
         extended_resource=extended_resource,
+        node_agent=node_agent,
     )
     if helm_values:
         sys.stdout.write(_helm_values(choice.policy or shipped_policy()))
@@ -147,14 +168,15 @@ def install_command(
     from hami_dra.install import run  # noqa: PLC0415 - see above
 
     place = run.Place(context or None, kubeconfig, timeout if wait else None)
-    obsolete = other_choices(plan.forwards(), namespace)
+    obsolete = stages(other_choices(plan.forwards(), namespace)).backwards()
     _reported(lambda: run.install(place, plan, obsolete, force=force_conflicts))
-    typer.echo(_INSTALLED.format(namespace=namespace))
+    typer.echo(_INSTALLED.format(namespace=namespace, agents=AGENT))
 
 
 def uninstall_command(
     *,
     namespace: Namespace = SYSTEM_NAMESPACE,
+    keep_node_agent: KeepNodeAgent = False,
     context: Context = "",
     kubeconfig: Kubeconfig = None,
     timeout: Timeout = 300,
@@ -163,10 +185,11 @@ def uninstall_command(
 ) -> None:
     """Remove hami-dra from a cluster: what refuses pods first, what they wait for next.
 
-    Pods that run keep their shares. Templates of converted pods stay, because workloads may refer
-    to them. Pods created afterwards are not converted any more.
+    Pods that hold cards must go before the node agent does, or nobody could end them; with
+    --keep-node-agent they run on. Templates of converted pods stay, because workloads may refer to
+    them. Pods created afterwards are not converted any more.
     """
-    plan = stages(everything(_checked(namespace)))
+    plan = stages(everything(_checked(namespace), node_agent=not keep_node_agent))
     if dry_run or not yes:
         typer.echo("\n".join(("To be deleted, in this order:", *_listed(plan, namespace))))
     if dry_run:
@@ -187,7 +210,7 @@ def _reported(act: Callable[[], None]) -> None:
     try:
         act()
     except run.NotReadyError as error:
-        fail(f"{error}\nWhat follows it was not applied; run the command again.", code=NOT_ALL)
+        fail(f"{error}\nWhat would follow it was not done; run the command again.", code=NOT_ALL)
     except run.ERRORS as error:
         fail(f"cluster: {error}", code=UNREADABLE)
 
@@ -204,8 +227,10 @@ def _ask(context: str) -> None:
 
 def _listed(plan: Stages, namespace: str) -> Iterator[str]:
     backwards = plan.backwards()
-    yield from (f"  {title(each)}" for each in (*backwards[:-1], *secrets(namespace)))
-    yield f"  {title(backwards[-1])}, if hami-dra made it"
+    last = [each for each in backwards if each["kind"] == "Namespace"]
+    others = [each for each in backwards if each not in last]
+    yield from (f"  {title(each)}" for each in (*others, *secrets(namespace)))
+    yield from (f"  {title(each)}, if hami-dra made it" for each in last)
 
 
 def _policy(file: Path | None) -> PolicyText | None:
@@ -232,4 +257,6 @@ def _checked(namespace: str) -> str:
             f"--namespace: found {namespace!r}, expected a name such as {SYSTEM_NAMESPACE}",
             code=USAGE,
         )
+    if namespace == AGENT:
+        fail(f"--namespace: found {AGENT}, which is the node agent's; choose another", code=USAGE)
     return namespace

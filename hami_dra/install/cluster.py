@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from hami_dra.install.admission import PART_OF
 from hami_dra.install.discovery import Discovery, UnknownKindError
+from hami_dra.install.holders import holders
 from hami_dra.install.manifests import title
 from hami_dra.install.order import Stages
 from hami_dra.install.progress import complaints, lacks, works_at_once
@@ -21,6 +22,7 @@ MANAGER: Final = "hami-dra-install"
 _SHARED: Final = frozenset({"Namespace", "DeviceClass"})
 """Kinds that may be somebody else's and still be what we need."""
 
+_NAMED: Final = 3
 _EVERY_S: Final = 1.0
 _REMIND_S: Final = 10.0
 
@@ -31,6 +33,10 @@ class NotReadyError(Exception):
 
 class FieldsTakenError(Exception):
     """Somebody else set fields of our objects to other values."""
+
+
+class InUseError(Exception):
+    """Pods hold cards, and could not end without the agents."""
 
 
 @dataclass(slots=True)
@@ -65,13 +71,15 @@ class Installer:
             obsolete: what another choice would have installed; deleted at the end.
 
         Raises:
+            InUseError: if obsolete agents are needed; nothing was changed then.
             UnknownKindError: if a kind is not served; nothing was changed then.
             FieldsTakenError: if somebody else owns a field.
             NotReadyError: if something does not get ready; what follows was not applied then.
         """
         for item in stages.forwards():
             await self._discovery.path(item)
-        for stage in (stages.base, stages.workloads, stages.registrations, stages.guards):
+        await self._check_unused(each for each in obsolete if each["kind"] == "DaemonSet")
+        for stage in stages.in_order():
             for item in stage:
                 await self._apply(item)
             for item in stage:
@@ -80,7 +88,13 @@ class Installer:
             await self._delete(item)
 
     async def remove(self, stages: Stages, extra: Sequence[Json]) -> None:
-        """Remove everything that is ours, in the opposite order; a Namespace last."""
+        """Remove everything that is ours, in the opposite order; Namespaces last.
+
+        Raises:
+            InUseError: if agents would go whose cards are held; nothing was changed then.
+            NotReadyError: if a Namespace is not gone in time.
+        """
+        await self._check_unused(stages.agents)
         backwards = stages.backwards()
         namespaces = [each for each in backwards if each["kind"] == "Namespace"]
         for item in (*(each for each in backwards if each not in namespaces), *extra):
@@ -88,6 +102,18 @@ class Installer:
         for item in namespaces:
             await self._delete(item)
             await self._await_gone(item)
+
+    async def _check_unused(self, agents: Iterable[Json]) -> None:
+        """See that no pod needs an agent to end."""
+        paths = [await self._discovery.path(each) for each in agents]
+        if not any([await self._read(path) for path in paths]):
+            return
+        if found := await holders(self.session):
+            more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+            raise InUseError(
+                f"{', '.join(found[:_NAMED])}{more} hold cards, and without the node agent they"
+                " could not end: delete them first, or keep the agent (uninstall --keep-node-agent)"
+            )
 
     async def _apply(self, item: Json) -> None:
         path = await self._discovery.path(item)

@@ -26,6 +26,9 @@ POLICY_KEY: Final = "policy.yaml"
 DIGEST_ANNOTATION: Final = "hami-dra.io/policy-sha256"
 """Annotation of the webhook's pods: another policy makes another revision of them."""
 
+AGENT: Final = "hami-dra-node"
+"""Name of every object of the node agent, its namespace included."""
+
 _WORKLOADS: Final = ("Deployment", "DaemonSet")
 
 
@@ -42,11 +45,12 @@ class Choice:
 
     Attributes:
         certificates: who issues the certificate.
-        namespace: of everything that has one.
+        namespace: of the webhook and all that belongs to it; the node agent has one of its own.
         policy: instead of the default one.
         image: instead of the released one.
         replicas: instead of two.
         extended_resource: whether the DeviceClass stands for the legacy resource too (ruling 29).
+        node_agent: whether cards come from our own agent on every node.
     """
 
     certificates: Certificates = Certificates.SELF_SIGNED
@@ -55,11 +59,14 @@ class Choice:
     image: str | None = None
     replicas: int | None = None
     extended_resource: bool = False
+    node_agent: bool = True
 
 
 def objects(choice: Choice) -> list[Json]:
     """Return the objects of an installation, as a server may store them, in no certain order."""
     found = shipped(choice.certificates)
+    if not choice.node_agent:
+        found = [each for each in found if each["metadata"]["name"] != AGENT]
     if choice.policy is not None:
         found = [_with_policy(each, choice.policy) for each in found]
     if choice.extended_resource:
@@ -94,12 +101,12 @@ def shipped_policy() -> PolicyText:
     return PolicyText(found, parse(found, POLICY_KEY))
 
 
-def everything(namespace: str) -> list[Json]:
-    """Return every object that some choice installs, once."""
+def everything(namespace: str, *, node_agent: bool = True) -> list[Json]:
+    """Return every object that some choice installs, once; with those of the agent or without."""
     found = {
         (title(each), each["metadata"].get("namespace")): each
         for mode in Certificates
-        for each in objects(Choice(certificates=mode, namespace=namespace))
+        for each in objects(Choice(certificates=mode, namespace=namespace, node_agent=node_agent))
     }
     return list(found.values())
 

@@ -1,7 +1,9 @@
 """In which order things are installed and removed: no pod is refused for longer than needed.
 
 Forwards: what the webhook stands on, the webhook, then what makes the API server call it, then
-what makes it refuse pods that were not converted. Backwards: refusing ends first.
+what makes it refuse pods that were not converted, and the agents last: one node's trouble delays no
+pod of another. Backwards: agents go first, since those that stay could not be told of any more, and
+refusing ends next.
 """
 
 from collections.abc import Sequence
@@ -10,10 +12,11 @@ from typing import Final
 
 from hami_dra.migration import Json
 
-_WORKLOADS: Final = ("Deployment", "DaemonSet")
+_WORKLOADS: Final = ("Deployment",)
 _REGISTRATIONS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _GUARDS: Final = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-_LATE: Final = (*_WORKLOADS, *_REGISTRATIONS, *_GUARDS)
+_AGENTS: Final = ("DaemonSet",)
+_LATE: Final = (*_WORKLOADS, *_REGISTRATIONS, *_GUARDS, *_AGENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +24,29 @@ class Stages:
     """The objects of an installation, each stage in the order in which it is applied.
 
     Attributes:
-        base: what the workloads stand on, the Namespace first.
+        base: what the workloads stand on, Namespaces first.
         workloads: what must be ready before anything below.
         registrations: by these the API server calls the workloads.
-        guards: by these it refuses pods.
+        guards: by these it refuses pods, and slices of foreign nodes.
+        agents: these serve the cards of nodes.
     """
 
     base: tuple[Json, ...]
     workloads: tuple[Json, ...]
     registrations: tuple[Json, ...]
     guards: tuple[Json, ...]
+    agents: tuple[Json, ...]
 
     def forwards(self) -> list[Json]:
         """Return everything in the order of installation."""
-        return [*self.base, *self.workloads, *self.registrations, *self.guards]
+        return [each for stage in self.in_order() for each in stage]
+
+    def in_order(self) -> tuple[tuple[Json, ...], ...]:
+        """Return the stages in the order of installation."""
+        return self.base, self.workloads, self.registrations, self.guards, self.agents
 
     def backwards(self) -> list[Json]:
-        """Return everything in the order of removal: the binding of the guard first.
+        """Return everything in the order of removal: agents, then the bindings of the guards.
 
         The workloads go after the registrations, which would wait for them in vain.
         """
@@ -52,6 +61,7 @@ def stages(objects: Sequence[Json]) -> Stages:
         workloads=_of_kinds(objects, _WORKLOADS),
         registrations=_of_kinds(objects, _REGISTRATIONS),
         guards=_of_kinds(objects, _GUARDS),
+        agents=_of_kinds(objects, _AGENTS),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hami_dra.install.cluster import FieldsTakenError, Installer, NotReadyError
+from hami_dra.install.cluster import FieldsTakenError, Installer, InUseError, NotReadyError
 from hami_dra.install.discovery import UnknownKindError
 from hami_dra.install.order import Stages
 from hami_dra.kube.errors import ApiError, ConfigurationError, UnreachableError
@@ -18,6 +18,7 @@ ERRORS: Final = (
     ApiError,
     ConfigurationError,
     FieldsTakenError,
+    InUseError,
     UnknownKindError,
     UnreachableError,
 )

@@ -27,6 +27,7 @@ _ROOTS: Final = {
     "resourcequotas": "/api/v1",
     "secrets": "/api/v1",
     "serviceaccounts": "/api/v1",
+    "daemonsets": "/apis/apps/v1",
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "jobs": "/apis/batch/v1",

@@ -18,17 +18,23 @@ from hami_dra.lab.ports import LOOPBACK
 T = TypeVar("T")
 
 _CHUNK: Final = 2**16
+_IP_FREEBIND: Final = 15  # Linux's; Python has no name for it
 
 
 class Balancer:
-    """A TCP balancer on loopback, in a thread of its own.
+    """A TCP balancer in front of ports of loopback, in a thread of its own.
+
+    Args:
+        address: where it listens; an address that no interface has yet will do.
+        port: default is a free one.
 
     Attributes:
         port: where it listens.
     """
 
-    def __init__(self) -> None:
-        self.port = 0
+    def __init__(self, address: str = LOOPBACK, port: int = 0) -> None:
+        self.port = port
+        self._address = address
         self._endpoints: list[int] = []
         self._turn = 0
         self._loop = asyncio.new_event_loop()
@@ -37,7 +43,7 @@ class Balancer:
     @property
     def url(self) -> str:
         """Return where it listens, for servers that speak TLS."""
-        return f"https://{LOOPBACK}:{self.port}"
+        return f"https://{self._address}:{self.port}"
 
     @property
     def endpoints(self) -> tuple[int, ...]:
@@ -58,11 +64,15 @@ class Balancer:
 
     @contextmanager
     def serving(self) -> Iterator["Balancer"]:
-        """Listen meanwhile."""
+        """Listen meanwhile.
+
+        Raises:
+            OSError: if somebody else does already.
+        """
+        line = self._listening()
         thread = threading.Thread(target=self._loop.run_forever, name="balancer")
         thread.start()
-        server = self._run(asyncio.start_server(self._accept, LOOPBACK, 0))
-        self.port = server.sockets[0].getsockname()[1]
+        server = self._run(asyncio.start_server(self._accept, sock=line))
         try:
             yield self
         finally:
@@ -70,6 +80,18 @@ class Balancer:
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join()
             self._loop.close()
+
+    def _listening(self) -> socket.socket:
+        line = socket.socket()
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        line.setsockopt(socket.SOL_IP, _IP_FREEBIND, 1)
+        try:
+            line.bind((self._address, self.port))
+        except OSError:
+            line.close()
+            raise
+        self.port = line.getsockname()[1]
+        return line
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hami_dra.lab.pki import API_SERVICE
+
 POD_RANGE = "10.244.0.0/24"
 
 
@@ -101,12 +103,15 @@ use_internal_loopback = true
 
 
 def network_config(layout: NodeLayout) -> dict[str, Any]:
-    """Return the network of pods: a wire to the host each, which is enough on one node."""
+    """Return the network of pods: a wire to the host each, which is enough on one node.
+
+    The host's ends bear the address of the API server's Service, so that what pods send there
+    arrives at the host without a rule of any firewall. Pods reach that and each other, no more.
+    """
     addresses = {
         "type": "host-local",
-        "ranges": [[{"subnet": POD_RANGE}]],
+        "ranges": [[{"subnet": POD_RANGE, "gateway": API_SERVICE}]],
         "dataDir": str(layout.directory / "addresses"),
-        "routes": [{"dst": "0.0.0.0/0"}],
     }
     return {
         "cniVersion": "1.0.0",

@@ -28,7 +28,7 @@ SCHEDULER = "scheduler"
 
 # The first address of the service range is the API server's own service.
 SERVICE_RANGE = "10.96.0.0/16"
-_API_SERVICE = "10.96.0.1"
+API_SERVICE = "10.96.0.1"
 
 # A lab that is left running over a holiday still works after it.
 _LIFETIME = timedelta(days=365)
@@ -116,7 +116,7 @@ def write_pki(layout: Layout, issuer: Issuer) -> None:
             "kube-apiserver",
             *("kubernetes", "kubernetes.default", "kubernetes.default.svc"),
             "kubernetes.default.svc.cluster.local",
-            ip_addresses=(_API_SERVICE,),
+            ip_addresses=(API_SERVICE,),
         ),
         KUBELET_CLIENT: issuer.client("kube-apiserver-kubelet-client", _ADMINISTRATORS),
         COMPONENT: issuer.server("component"),

@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from hami_dra.lab import build, nodeconfig, pki
 from hami_dra.lab.api import Api
+from hami_dra.lab.balancer import Balancer
 from hami_dra.lab.cluster import Cluster
 from hami_dra.lab.containerd import Runtime, runtime
 from hami_dra.lab.failure import LabError
@@ -35,6 +37,7 @@ _NAMESPACE: Final = "namespace"
 
 # The path of the device plugins' socket is a constant of the kubelet.
 _CONSTANT: Final = Path("/var/lib/kubelet")
+_HTTPS: Final = 443
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 # What the kubelet sets for the whole machine.
 _KERNEL: Final = tuple(
@@ -70,6 +73,11 @@ class RealNode:
         self.layout = NodeLayout(cluster.directory / "n")
         self.processes: dict[str, Process] = {}
         self._runtime: Runtime = runtime()
+
+    @property
+    def root(self) -> Path:
+        """The node's file system, as seen from outside of its namespace."""
+        return Path(f"/proc/{self.processes[_NAMESPACE].pid}/root")
 
     def start(self, name: str, argv: Sequence[str]) -> Process:
         """Start a program on the node."""
@@ -152,6 +160,10 @@ class RealNode:
         self.start_containerd()
         archive = layout.directory / "image.tar"
         write_image(archive, IMAGE)
+        self.import_image(archive)
+
+    def import_image(self, archive: Path) -> None:
+        """Have an image as if it had been pulled."""
         done = self.ctr("images", "import", str(archive))
         if done.returncode:
             raise LabError(f"ctr images import: {done.stderr}")
@@ -171,11 +183,24 @@ class RealNode:
         pki.write_kubeconfig(layout.kubeconfig, content)
 
     def _start_namespace(self) -> None:
-        """Keep a mount namespace in which the kubelet's constant directory is private."""
+        """Keep a mount namespace in which the node's directories are where every node has them.
+
+        What runs in pods finds them there. Whatever else containerd leaves in /run goes with it.
+        """
         _CONSTANT.mkdir(parents=True, exist_ok=True)
-        mounts = f"mount --make-rshared / && mount -t tmpfs tmpfs {_CONSTANT} && echo ready"
+        layout = self.layout
+        places = {
+            _CONSTANT: layout.kubelet,
+            Path("/var/run/cdi"): layout.cdi,
+            Path("/run/hami-dra"): layout.run,
+        }
+        script = "mount --make-rshared /; mount -t tmpfs tmpfs /run"
+        for place, directory in places.items():
+            script += f"; mkdir -p {place}; mount --bind {directory} {place}"
         argv = ["unshare", "--mount", "--propagation", "private", "sh", "-ec"]
-        process = self.cluster.start_process(_NAMESPACE, [*argv, f"{mounts}; exec sleep infinity"])
+        process = self.cluster.start_process(
+            _NAMESPACE, [*argv, f"{script}; echo ready; exec sleep infinity"]
+        )
 
         def is_made() -> bool:
             process.check()
@@ -200,7 +225,7 @@ def real_node(cluster: Cluster, api: Api, name: str = "real") -> Iterator[RealNo
     """
     if reason := why_not():
         raise LabError(reason)
-    with _kernel_settings():
+    with _kernel_settings(), _api_service(cluster):
         node = RealNode(cluster, name)
         try:
             node.furnish()
@@ -211,6 +236,16 @@ def real_node(cluster: Cluster, api: Api, name: str = "real") -> Iterator[RealNo
             for process in reversed(node.processes.values()):
                 process.stop()
             _remove_pods()
+
+
+@contextmanager
+def _api_service(cluster: Cluster) -> Iterator[None]:
+    """Bring what pods send to the API server's Service to the API server."""
+    port = urlsplit(cluster.server).port
+    assert port is not None  # noqa: S101 - the lab chose one
+    with Balancer(pki.API_SERVICE, _HTTPS).serving() as service:
+        service.add(port)
+        yield
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from hami_dra.lab.replica import await_ready, launch
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json, Policy
 from hami_dra.migration.registration import (
+    GUARD_NAME,
     NAME,
     claim_webhook_configuration,
     guard,
@@ -98,6 +99,12 @@ def register_guard(api: Api, policy: Policy | None = None) -> None:
     admission, binding = guard(policy or Policy())
     api.create(_GUARDS, admission)
     api.create(_BINDINGS, binding)
+
+
+def unregister_guard(api: Api) -> None:
+    """Have the API server refuse no pod any more."""
+    api.delete(_BINDINGS, GUARD_NAME)
+    api.delete(_GUARDS, GUARD_NAME)
 
 
 def await_registered(api: Api, namespace: str) -> None:

@@ -1,8 +1,8 @@
 """One agent: put the parts together, start them in order, and stop them in order.
 
 Start: memory, cards, files, plugin socket, slices, and the registration socket last, because the
-kubelet begins to call the moment it sees that. Stop: the other way round. Slices, files and memory
-stay, so that a restart hurts nobody.
+kubelet begins to call the moment it sees that. Stop: the other way round. The slice stays, and
+files and memory do as long as there is a claim, so that a restart hurts nobody.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from hami_dra.kube.claims import find_claim
 from hami_dra.kube.node_events import NodeEvents
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json
-from hami_dra.node import sockets, turns
+from hami_dra.node import leave, sockets, turns
 from hami_dra.node.backend import Backend
 from hami_dra.node.checkpoint import Checkpoint, NewerFormatError
 from hami_dra.node.claim_files import ClaimFiles
@@ -115,6 +115,18 @@ class Agent:
                 _log.info("stopping")
                 await server.stop()
                 await asyncio.to_thread(plugin.close)
+            await asyncio.to_thread(self._leave, machine)
+
+    def _leave(self, machine: Machine) -> None:
+        """Leave nothing on a node that nobody needs an agent for; whoever comes begins anew."""
+        home = self._settings.plugin_directory
+        if not isinstance(machine, Claims) or leave.others(home):
+            return
+        try:
+            if machine.forget():
+                leave.remove_empty(home, self._settings.run_directory)
+        except OSError as error:
+            _log.warning("files were left behind: %s", error)
 
     def _prepare_directories(self) -> sockets.Sockets:
         settings = self._settings

@@ -126,6 +126,15 @@ class Checkpoint:
             self._files.link(path, self._directory / PREVIOUS)
         self._files.write(path, encode(content), mode=0o600)
 
+    def remove(self) -> None:
+        """Remember nothing; the older file goes first, so that it never speaks for the newer.
+
+        Raises:
+            OSError: if the disk refuses.
+        """
+        for name in (PREVIOUS, NAME):
+            self._files.remove(self._directory / name)
+
     def _quarantine(self, name: str, error: DamagedError) -> str:
         """Keep a damaged file for whoever wants to know, out of the way of the next one."""
         path = self._directory / name

@@ -152,6 +152,18 @@ class Claims:
         with self._turns.turn():
             self._committer.commit()
 
+    def forget(self) -> bool:
+        """Remove the checkpoint if it remembers no claim; tell whether that is so.
+
+        Raises:
+            OSError: if the disk refuses.
+        """
+        with self._turns.turn(), self._mutex:
+            if self._records or self._unreadable:
+                return False
+            self._checkpoint.remove()
+            return True
+
     def alive(self) -> None:
         """Return unless another thread or agent keeps the locks that all work needs."""
         with self._turns.turn(), self._mutex:

@@ -68,10 +68,21 @@ def claim_for_life(path: Path) -> int:
 
 
 def _locked(path: Path, operation: int) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(descriptor, operation)
-    except BaseException:
+    """Return a locked file that has this name; one that was removed meanwhile locks nobody out."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, operation)
+            if _is_named(descriptor, path):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
         os.close(descriptor)
-        raise
-    return descriptor
+
+
+def _is_named(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 import hami_dra
 from hami_dra.cli.app import app
+from hami_dra.install.manifests import AGENT
 from hami_dra.migration import Json
 from tests.manifests.test_manifests import OLD, Identity, by_identity, overlay
 from tests.tools import helm, manifests
@@ -82,6 +83,7 @@ def test_a_policy_without_what_fits_it_is_refused(tmp_path: Path) -> None:
         ("port=443", "port"),
         ("logLevel=loud", "logLevel"),
         ("networkPolicy.enabled=maybe", "enabled"),
+        ("nodeAgent.settings.DEVICES=nvml", "DEVICES"),
     ],
 )
 def test_a_wrong_value_is_named(value: str, said: str) -> None:
@@ -136,6 +138,40 @@ def test_every_value_of_the_pods_arrives() -> None:
     assert container["resources"]["requests"]["cpu"] == "1"
     assert {"--log-level=debug", "--port=10250"} <= set(container["args"])
     assert container["ports"][0]["containerPort"] == 10250
+
+
+def test_every_value_of_the_agent_arrives() -> None:
+    agent = {
+        "settings": {"HAMI_DRA_NODE_DEVICES": "simulated", "HAMI_DRA_NODE_COUNT": 2},
+        "nodeSelector": {"gpu": "on"},
+        "affinity": {"nodeAffinity": {}},
+        "resources": {"limits": {"memory": "1Gi"}},
+    }
+    values = {"image": {"tag": "x"}, "imagePullSecrets": [{"name": "pull"}], "nodeAgent": agent}
+
+    found = rendered("--set-json", json.dumps(values))
+
+    settings = found[("ConfigMap", AGENT, AGENT)]["data"]
+    assert settings == {"HAMI_DRA_NODE_DEVICES": "simulated", "HAMI_DRA_NODE_COUNT": "2"}
+    shipped = overlay("self-signed")[("DaemonSet", AGENT, AGENT)]["spec"]["template"]
+    template = found[("DaemonSet", AGENT, AGENT)]["spec"]["template"]
+    assert set(template["metadata"]["annotations"]) - set(shipped["metadata"]["annotations"]) == {
+        "hami-dra.io/settings-sha256"
+    }, "other settings make another revision"
+    pod = template["spec"]
+    assert pod["nodeSelector"] == {"gpu": "on", "kubernetes.io/os": "linux"}
+    assert pod["affinity"] == agent["affinity"]
+    assert pod["imagePullSecrets"] == values["imagePullSecrets"]
+    [container] = pod["containers"]
+    assert container["resources"] == agent["resources"]
+    assert container["image"] == "hami-dra:x"
+    assert container["envFrom"] == [{"configMapRef": {"name": AGENT, "optional": True}}]
+
+
+def test_without_the_agent_nothing_of_it_is_rendered() -> None:
+    text = template("--set=nodeAgent.enabled=false")
+
+    assert AGENT not in text
 
 
 @pytest.mark.parametrize("mode", ["self-signed", "cert-manager"])

@@ -1,45 +1,20 @@
 """The image's Dockerfile is sound, and its steps work; no Docker is needed for either."""
 
-import os
 import re
-import shutil
 import subprocess
 import sys
-import venv
-from collections.abc import Iterator
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from hami_dra.lab.dockerfile import Dockerfile
 from tests.tools.manifests import ROOT
 
 DOCKERFILE = ROOT / "manifests" / "image" / "Dockerfile"
 IGNORED = DOCKERFILE.with_name("Dockerfile.dockerignore")
 
-Step = tuple[str, str]
-
-
-def steps() -> Iterator[Step]:
-    """Yield each instruction and its text, in order."""
-    lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.startswith("#")]
-    for line in re.sub(r"\\\n\s*", "", "\n".join(lines)).splitlines():
-        if line:
-            instruction, _, text = line.partition(" ")
-            yield instruction, text
-
-
-def build_steps() -> list[Step]:
-    """Return the instructions of the stage that builds."""
-    every = list(steps())
-    first, second = (number for number, (name, _) in enumerate(every) if name == "FROM")
-    return every[first + 1 : second]
-
-
-def copied() -> list[str]:
-    """Name what comes from the checkout."""
-    return [
-        source for name, text in build_steps() if name == "COPY" for source in text.split()[:-1]
-    ]
+RECIPE = Dockerfile.read(ROOT)
 
 
 def test_the_linter_has_nothing_to_say() -> None:
@@ -51,9 +26,18 @@ def test_the_linter_has_nothing_to_say() -> None:
 
 
 def test_nothing_runs_as_root_and_a_kubelet_can_see_it() -> None:
-    [user] = [text for name, text in steps() if name == "USER"]
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", RECIPE.config()["User"])
 
-    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
+
+def test_how_the_image_runs_is_read_from_its_dockerfile() -> None:
+    """The lab's image has no other source."""
+    config = RECIPE.config()
+
+    assert config["Cmd"] == ["hami-dra", "--help"]
+    assert config["Env"][0].startswith("PATH=/venv/bin:/usr/local/sbin:")
+    assert "PYTHONUNBUFFERED=1" in config["Env"]
+    assert config["ExposedPorts"] == {"8443/tcp": {}}
+    assert config["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
 
 
 def test_only_what_is_built_from_reaches_the_builder() -> None:
@@ -62,7 +46,7 @@ def test_only_what_is_built_from_reaches_the_builder() -> None:
     ]
 
     assert first == "*"
-    assert {line.removeprefix("!") for line in others if line[0] == "!"} == set(copied())
+    assert {line.removeprefix("!") for line in others if line[0] == "!"} == set(RECIPE.copied())
 
 
 def test_everything_installed_is_pinned_by_hash() -> None:
@@ -70,7 +54,9 @@ def test_everything_installed_is_pinned_by_hash() -> None:
         text = (ROOT / ".ci" / "requirements" / f"{name}.txt").read_text()
         pins = re.findall(r"^[\w.-]+==[^ ]+(?: ;.*?)? \\$", text, re.MULTILINE)
         assert len(pins) == len(re.findall(r"^\S", text, re.MULTILINE))
-    installs = re.findall(r"pip install (.*?)(?: &&|$)", "\n".join(t for _, t in build_steps()))
+    installs = re.findall(
+        r"pip install (.*?)(?: &&|$)", "\n".join(text for _, text in RECIPE.build_steps())
+    )
     assert installs
     for arguments in installs:
         assert "--no-deps" in arguments
@@ -87,52 +73,22 @@ def test_the_image_holds_the_versions_that_are_tested() -> None:
 
     assert held
     assert held.items() <= tested.items()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {re.split(r"[^\w-]", each)[0] for each in project["dependencies"]}
+    assert needed <= set(held), "make image-requirements"
 
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run the steps of the building stage, with folders of ours for the image's; return /venv."""
-    base, source, target = (tmp_path_factory.mktemp(name) for name in ("base", "src", "venv"))
-    venv.create(base)
-    tools = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{base / 'bin'}:{tools}:{os.environ['PATH']}"}
-    for name, text in build_steps():
-        if name == "COPY":
-            copy(text.split(), source)
-        if name == "RUN":
-            done = subprocess.run(
-                ["/bin/bash", "-euc", here(text, target)],
-                cwd=source,
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
+    """Run the steps of the building stage; return what stands for /venv."""
+    target = tmp_path_factory.mktemp("image") / "venv"
+    RECIPE.build(target, tmp_path_factory.mktemp("scratch"))
     return target
-
-
-def here(text: str, target: Path) -> str:
-    """Return a step as it runs here: in another folder, by the faster installer and its cache."""
-    text = re.sub(r"(\S*python) -m pip (\w+)", r"uv pip \2 --native-tls --python \1", text)
-    text = text.replace("python -m venv", "python -m venv --without-pip")
-    return text.replace("--no-cache-dir ", "").replace("/venv", str(target))
-
-
-def copy(words: list[str], into: Path) -> None:
-    *sources, last = words
-    for name in sources:
-        found, target = ROOT / name, into / last
-        if found.is_dir():
-            shutil.copytree(found, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            target.mkdir(parents=True, exist_ok=True)
-            shutil.copy(found, target)
 
 
 @pytest.mark.tools
 def test_the_image_holds_working_commands_and_the_manifests(image: Path) -> None:
-    for command in ("hami-dra", "hami-dra-webhook", "hami-dra-certs"):
+    for command in ("hami-dra", "hami-dra-webhook", "hami-dra-certs", "hami-dra-node"):
         assert "Usage:" in said_by(image, command, "--help")
 
     printed = said_by(image, "hami-dra", "install", "--dry-run")

@@ -7,9 +7,10 @@ import httpx
 import pytest
 
 from hami_dra.install.admission import PolicyText
-from hami_dra.install.manifests import Certificates, Choice, objects
+from hami_dra.install.manifests import AGENT, Certificates, Choice, objects
 from hami_dra.kube.templates import MemoryTemplates
 from hami_dra.migration import Json, Policy
+from hami_dra.node.settings import Settings as AgentSettings
 from tests.tools import manifests
 from tests.tools.manifests import ROOT
 from webhook.app import Dependencies, create_app
@@ -83,7 +84,7 @@ def test_another_policy_reaches_everything_that_must_fit_it() -> None:
 
     found = by_identity(objects(Choice(policy=PolicyText(text, policy), replicas=3, image="x:y")))
 
-    by_kind = {kind: item for (kind, _, _), item in found.items()}
+    by_kind = {kind: item for (kind, _, name), item in found.items() if name != AGENT}
     [hook] = by_kind["MutatingWebhookConfiguration"]["webhooks"]
     [validation] = by_kind["ValidatingAdmissionPolicy"]["spec"]["validations"]
     for expression in (hook["matchConditions"][0]["expression"], validation["expression"]):
@@ -119,15 +120,20 @@ def test_another_namespace_is_meant_everywhere(certificates: Certificates) -> No
     assert written["data"] == {"policy.yaml": "# hami-dra-system\n"}
     others = [item for item in found if item is not written]
     assert "hami-dra-system" not in str(others)
-    assert {item["metadata"].get("namespace", "gpu") for item in found} == {"gpu"}
+    mine = [item for item in found if item["metadata"]["name"] != AGENT]
+    assert {item["metadata"].get("namespace", "gpu") for item in mine} == {"gpu"}
 
 
 def webhook_pod(certificates: Certificates) -> Json:
-    [deployment] = [
-        item for item in objects(Choice(certificates=certificates)) if item["kind"] == "Deployment"
-    ]
-    pod: Json = deployment["spec"]["template"]["spec"]
+    pod: Json = template_of("Deployment", Choice(certificates=certificates))["spec"]
     return pod
+
+
+def template_of(kind: str, choice: Choice) -> Json:
+    """Return the pods of the only workload of a kind."""
+    [workload] = [item for item in objects(choice) if item["kind"] == kind]
+    template: Json = workload["spec"]["template"]
+    return template
 
 
 @pytest.mark.parametrize("certificates", Certificates)
@@ -142,6 +148,25 @@ def test_the_webhook_understands_its_arguments(certificates: Certificates) -> No
     mounts = {Path(each["mountPath"]) for each in container["volumeMounts"]}
     files = (settings.policy, settings.tls_cert, settings.tls_key)
     assert {file.parent for file in files if file} == mounts
+
+
+def test_the_agent_understands_its_arguments_and_has_its_directories() -> None:
+    template = template_of("DaemonSet", Choice())
+    [container] = template["spec"]["containers"]
+    pairs = (argument.removeprefix("--").split("=") for argument in container["args"])
+    arguments = {name.replace("-", "_"): value for name, value in pairs}
+
+    settings = AgentSettings(name="node", **arguments)
+
+    assert settings.port == container["ports"][0]["containerPort"]
+    assert template["metadata"]["annotations"]["prometheus.io/port"] == str(settings.port)
+    mounts = {each["name"]: Path(each["mountPath"]) for each in container["volumeMounts"]}
+    assert set(mounts.values()) == {
+        *(settings.registry, settings.plugin_directory.parent),
+        *(settings.cdi_directory, settings.run_directory),
+    }
+    outside = {each["name"]: Path(each["hostPath"]["path"]) for each in template["spec"]["volumes"]}
+    assert outside == mounts, "kubelet and runtime are told these paths"
 
 
 def test_a_pod_has_the_time_to_leave_and_to_drain() -> None:
@@ -190,15 +215,15 @@ def test_cert_manager_needs_no_right_on_secrets_and_registrations() -> None:
 
 
 def test_the_page_tells_what_every_right_is_for() -> None:
-    page = (ROOT / ".github" / "INSTALL.md").read_text()
+    pages = {name: (ROOT / ".github" / f"{name}.md").read_text() for name in ("INSTALL", "NODE")}
     rules = [
-        rule
+        (pages["NODE" if item["metadata"]["name"] == AGENT else "INSTALL"], rule)
         for item in objects(Choice())
         if item["kind"] in {"Role", "ClusterRole"}
         for rule in item["rules"]
     ]
 
-    for rule in rules:
+    for page, rule in rules:
         for resource in rule["resources"]:
             [line] = [line for line in page.splitlines() if line.startswith(f"| `{resource}` |")]
             for verb in rule["verbs"]:

@@ -84,6 +84,11 @@ class Bed:
         self.node.stop(name)
         self.marks[name] = len(process.log.read_text())
 
+    def stop_agents(self) -> None:
+        """End every agent that still runs."""
+        for name in [each for each in self.node.processes if each.startswith(AGENT)]:
+            self.stop_agent(name=name)
+
     def slice(self) -> Json | None:
         """Return the node's slice."""
         query = {"fieldSelector": f"spec.nodeName={self.node.name}"}
@@ -132,7 +137,7 @@ class Bed:
             return done.stdout if done.returncode == 0 and "END\n" in done.stdout else None
 
         said = until(text, what=f"{pod}/{container} has told what it found", timeout_s=60)
-        validate_all(self.node.layout.cdi)
+        validate_all(self.node.layout.cdi, root=self.node.root)
         lines = said.splitlines()
         pairs = (line.partition("=") for line in lines if line.startswith("CUDA_"))
         return Told(
@@ -176,6 +181,19 @@ def container(name: str = "main", command: str = STAY, **limits: str) -> Json:
         "imagePullPolicy": "Never",
         "command": ["/bin/sh", "-c", command],
         "resources": {"limits": {f"nvidia.com/{key}": value for key, value in limits.items()}},
+    }
+
+
+def deployment(name: str, replicas: int, *containers: Json) -> Json:
+    """Write a Deployment of the tests."""
+    template = pod(name, *containers)
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": template["spec"]},
+        },
     }
 
 

@@ -35,22 +35,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def shared_bed(request: pytest.FixtureRequest, kube_version: str | None) -> Iterator[Bed]:
-    """A cluster with one real node; its logs stay after a failure."""
+def bare_bed(request: pytest.FixtureRequest, kube_version: str | None) -> Iterator[Bed]:
+    """A cluster with one real node and nothing of ours; its logs stay after a failure."""
     with Cluster.start(version=kube_version) as cluster, Api(cluster.kubeconfig) as api:
-        webhook.install(cluster)
-        running = webhook.start(cluster)
-        webhook.register(api, running)
-        webhook.register_guard(api)
         try:
             with real_node(cluster, api) as node:
-                bed = Bed(cluster, api, node)
-                bed.start_agent()
-                webhook.await_registered(api, "default")
-                yield bed
+                yield Bed(cluster, api, node)
         finally:
             if request.session.testsfailed:
                 cluster.collect_logs(LOGS)
+
+
+@pytest.fixture(scope="module")
+def shared_bed(bare_bed: Bed) -> Iterator[Bed]:
+    """The bed with the webhook and the agent as processes of the host."""
+    cluster, api = bare_bed.cluster, bare_bed.api
+    webhook.install(cluster)
+    running = webhook.start(cluster)
+    try:
+        webhook.register(api, running)
+        webhook.register_guard(api)
+        bare_bed.start_agent()
+        webhook.await_registered(api, "default")
+        yield bare_bed
+    finally:
+        webhook.unregister_guard(api)
+        webhook.unregister(api)
+        running.process.stop()
+        bare_bed.stop_agents()
 
 
 @pytest.fixture

@@ -5,22 +5,14 @@ import pytest
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.migration.family import DRIVER
-from tests.node.bed import NAMESPACE, TELL, Bed, container, pod
+from tests.node.bed import NAMESPACE, TELL, Bed, container, deployment, pod
 
 pytestmark = pytest.mark.cluster
 
 
 def test_an_unmodified_deployment_runs_with_its_limits(bed: Bed) -> None:
-    template = pod("web", container(gpu="1", gpumem="3000", gpucores="30"))
-    deployment: Json = {
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": 2,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {"metadata": {"labels": {"app": "web"}}, "spec": template["spec"]},
-        },
-    }
-    bed.apply(deployment, "deployments")
+    web = deployment("web", 2, container(gpu="1", gpumem="3000", gpucores="30"))
+    bed.apply(web, "deployments")
 
     def both() -> list[str] | None:
         names = [each["metadata"]["name"] for each in bed.api.list("pods", namespace=NAMESPACE)]

@@ -19,7 +19,7 @@ from hami_dra.install.admission import (
     guards,
     registrations,
 )
-from hami_dra.install.manifests import DIGEST_ANNOTATION, Certificates, identity
+from hami_dra.install.manifests import AGENT, DIGEST_ANNOTATION, Certificates, identity
 from hami_dra.lab import toolchain
 from hami_dra.migration import Json
 from hami_dra.policies import load
@@ -98,16 +98,23 @@ def _write_chart(files: Path, root: Path) -> None:
         for item in kept[Certificates.SELF_SIGNED]
         if all(item in each for each in kept.values())
     ]
+    agent = [
+        each
+        for each in objects(render(overlays / Certificates.SELF_SIGNED))
+        if each["metadata"]["name"] == AGENT
+    ]
+    _write(files / "node-agent.yaml", agent)
     _write(files / "common.yaml", common)
     for mode, found in kept.items():
         _write(files / f"{mode}.yaml", [each for each in found if each not in common])
 
 
 def _untemplated(overlay: Path, policy: PolicyText) -> Iterator[Json]:
-    """Yield the objects of an overlay that the chart takes as they are."""
+    """Yield the objects of an overlay that no value changes, without those of the agent."""
     made = [identity(each) for each in admission(policy.policy)]
     for each in objects(render(overlay)):
-        if each["kind"] not in _TEMPLATED and identity(each) not in made:
+        is_fixed = each["kind"] not in _TEMPLATED and each["metadata"]["name"] != AGENT
+        if is_fixed and identity(each) not in made:
             yield each
 
 

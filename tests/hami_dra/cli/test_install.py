@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
 from hami_dra.cli.app import app
-from hami_dra.install.manifests import Choice, objects
+from hami_dra.install.manifests import AGENT, Choice, objects
 from hami_dra.install.order import stages
 from hami_dra.migration import Json
 
@@ -48,7 +48,10 @@ def test_choices_reach_the_manifests(tmp_path: Path) -> None:
         "--extended-resource",
     )
 
-    found = {item["kind"]: item for item in documents(done.stdout)}
+    printed = documents(done.stdout)
+    found = {item["kind"]: item for item in printed if item["metadata"]["name"] != AGENT}
+    [agents] = [item for item in printed if item["kind"] == "DaemonSet"]
+    assert agents["spec"]["template"]["spec"]["containers"][0]["image"] == "x/hami-dra:1"
     assert found["ConfigMap"]["data"] == {"policy.yaml": RENAMED}
     assert found["DeviceClass"]["spec"]["extendedResourceName"] == "example.com/gpu"
     assert "example.com/gpu" in str(found["MutatingWebhookConfiguration"])
@@ -112,7 +115,9 @@ def test_nothing_is_deleted_without_a_person_who_agrees(tmp_path: Path) -> None:
 
     assert done.exit_code == 2
     assert "expected a terminal or --yes" in done.stderr
-    assert done.stdout.startswith("To be deleted, in this order:\n  validatingadmissionpolicyb")
+    agents, guards = done.stdout.splitlines()[1:3]
+    assert agents == "  daemonset.apps/hami-dra-node"
+    assert guards.startswith("  validatingadmissionpolicyb")
 
 
 def test_a_dry_run_of_a_removal_lists_the_secrets_too() -> None:
@@ -120,4 +125,22 @@ def test_a_dry_run_of_a_removal_lists_the_secrets_too() -> None:
 
     assert done.exit_code == 0
     assert "  secret/hami-dra-webhook-ca\n" in done.stdout
-    assert done.stdout.splitlines()[-1] == "  namespace/gpu, if hami-dra made it"
+    lines = done.stdout.splitlines()
+    assert set(lines[-2:]) == {
+        f"  namespace/{name}, if hami-dra made it" for name in ("gpu", AGENT)
+    }
+
+
+def test_the_agent_can_be_left_out_and_left_in() -> None:
+    for arguments in (["install", "--no-node-agent"], ["uninstall", "--keep-node-agent"]):
+        done = run(*arguments, "--dry-run")
+
+        assert done.exit_code == 0
+        assert AGENT not in done.stdout
+
+
+def test_the_namespace_of_the_agent_is_not_the_webhooks() -> None:
+    done = run("install", "--dry-run", "--namespace", AGENT)
+
+    assert done.exit_code == 2
+    assert "which is the node agent's" in done.stderr

@@ -10,6 +10,9 @@ from typing import Any
 
 from hami_dra.migration import Json
 
+HERE = Path("/")
+"""The file system in which host paths have to exist; None looks for none."""
+
 _TOP = {"cdiVersion", "kind", "containerEdits", "devices"}
 _DEVICE = {"name", "containerEdits"}
 _EDITS = {"env", "deviceNodes", "mounts", "hooks"}
@@ -21,7 +24,7 @@ _VENDOR = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 _CLASS = re.compile(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?")
 
 
-def validate(path: Path, *, host_paths_exist: bool = True) -> Json:
+def validate(path: Path, *, root: Path | None = HERE) -> Json:
     """Return the content of a file that a runtime with CDI 0.5.0 would take."""
     assert path.suffix in {".json", ".yaml"}, path
     found: Json = json.loads(path.read_text())
@@ -37,16 +40,16 @@ def validate(path: Path, *, host_paths_exist: bool = True) -> Json:
         _only(device, _DEVICE)
         assert _NAME.fullmatch(device["name"]), device["name"]
         assert device["containerEdits"], "a device needs edits"
-    _check_edits(found.get("containerEdits") or {}, host_paths_exist=host_paths_exist)
+    _check_edits(found.get("containerEdits") or {}, root=root)
     for device in found["devices"]:
-        _check_edits(device["containerEdits"], host_paths_exist=host_paths_exist)
+        _check_edits(device["containerEdits"], root=root)
     return found
 
 
-def validate_all(directory: Path, *, host_paths_exist: bool = True) -> dict[str, Json]:
+def validate_all(directory: Path, *, root: Path | None = HERE) -> dict[str, Json]:
     """Validate every file of a CDI directory; no device may stand in two of them."""
     specs = {
-        path.name: validate(path, host_paths_exist=host_paths_exist)
+        path.name: validate(path, root=root)
         for path in sorted(directory.iterdir())
         if path.suffix in {".json", ".yaml"}
     }
@@ -80,7 +83,7 @@ def edits_for(specs: dict[str, Json], ids: tuple[str, ...]) -> Json:
     return {"env": env, "mounts": mounts, "nodes": nodes}
 
 
-def _check_edits(edits: Json, *, host_paths_exist: bool) -> None:
+def _check_edits(edits: Json, *, root: Path | None) -> None:
     _only(edits, _EDITS)
     for entry in edits.get("env") or ():
         name, is_pair, _ = entry.partition("=")
@@ -89,7 +92,8 @@ def _check_edits(edits: Json, *, host_paths_exist: bool) -> None:
     for mount in edits.get("mounts") or ():
         _only(mount, _MOUNT)
         assert Path(mount["containerPath"]).is_absolute()
-        assert not host_paths_exist or Path(mount["hostPath"]).exists(), mount
+        if root is not None:
+            assert (root / mount["hostPath"].lstrip("/")).exists(), mount
     for node in edits.get("deviceNodes") or ():
         _only(node, _NODE)
         assert Path(node["path"]).is_absolute()

@@ -130,6 +130,37 @@ async def test_it_publishes_registers_prepares_and_leaves_in_order(api: ApiDoubl
         assert first.device != second.device
 
 
+async def test_a_node_without_claims_is_left_as_it_was(api: ApiDouble) -> None:
+    async with node(api) as here:
+        library = here.root / "libvgpu.so"
+        library.write_bytes(b"any")
+        wanted = await here.store(claim(own()))
+        async with here.agent("--library", str(library)) as agent:
+            await here.kubelet.follow()
+            async with here.kubelet.registered() as plugin:
+                assert (await plugin.prepare(wanted))[wanted.uid].error == ""
+                assert await plugin.unprepare(wanted) == {wanted.uid: ""}
+            assert (here.plugin_directory / "checkpoint").exists()
+            agent.send_signal(signal.SIGTERM)
+            assert await agent.wait() == 0
+
+        assert not here.plugin_directory.exists()
+        assert not (here.root / "run").exists()
+
+
+async def test_one_that_goes_leaves_the_other_what_both_share(api: ApiDouble) -> None:
+    async with node(api) as here, here.agent("--instance", "new") as staying:
+        async with here.agent("--instance", "old") as going:
+            await asyncio.to_thread(
+                until, lambda: len(here.kubelet.sockets()) == 2, what="both are there"
+            )
+            going.send_signal(signal.SIGTERM)
+            assert await going.wait() == 0
+
+        assert (here.plugin_directory / "claims.lock").exists()
+        assert staying.returncode is None
+
+
 async def test_one_that_was_killed_knows_everything_when_it_is_back(api: ApiDouble) -> None:
     async with node(api) as here:
         wanted = await here.store(claim(own()))

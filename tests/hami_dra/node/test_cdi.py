@@ -28,7 +28,7 @@ def seen(directory: Path, *results: Json, taken: slice = slice(None), **edits: J
     )
     (directory / cdi.file_name(uid)).write_bytes(cdi.render(document))
     ids = tuple(cdi.device_id(uid, share) for share in shares)
-    return edits_for(validate_all(directory, host_paths_exist=False), ids[taken])
+    return edits_for(validate_all(directory, root=None), ids[taken])
 
 
 def limits_of(found: Json) -> dict[str, str]:
