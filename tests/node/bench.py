@@ -16,7 +16,7 @@ from pathlib import Path
 from hami_dra.kube.session import Session
 from hami_dra.lab.cluster import Cluster
 from hami_dra.lab.process import Process
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.node.devices import device_name
 from hami_dra.node.messages import ClaimReference
 from hami_dra.node.simulated import cards
