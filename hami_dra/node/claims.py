@@ -11,7 +11,7 @@ at a time, and threads that come together share one write of the checkpoint.
 import logging
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +19,11 @@ from typing import Final, Protocol
 
 from hami_dra.migration import Json
 from hami_dra.node.allocation import PrepareError
+from hami_dra.node.books import Books
 from hami_dra.node.checkpoint import Checkpoint, Content, NewerFormatError, Source
 from hami_dra.node.claim_files import ClaimFiles, sentence
 from hami_dra.node.host import Host
-from hami_dra.node.prepare import Holding, plan
+from hami_dra.node.prepare import plan
 from hami_dra.node.record import Record, State
 from hami_dra.node.share import Share
 from hami_dra.node.turns import Turns
@@ -53,7 +54,7 @@ class Claims:
         lock: Path,
     ) -> None:
         self._content = content
-        self._records = dict(content.records)
+        self._books = Books(content.records.values())
         self._unreadable = dict(content.unreadable)
         self._checkpoint = checkpoint
         self._files = files
@@ -67,7 +68,7 @@ class Claims:
     def records(self) -> Mapping[str, Record]:
         """Return what is remembered, by claim UID."""
         with self._mutex:
-            return dict(self._records)
+            return self._books.all()
 
     def repeat(self, uid: str) -> tuple[Share, ...] | None:
         """Return what a prepared claim holds, its files verified; None if it has to be prepared.
@@ -77,7 +78,7 @@ class Claims:
         """
         with self._alone(uid):
             with self._mutex:
-                record = self._records.get(uid)
+                record = self._books.get(uid)
             if record is None or record.state is not State.PREPARED:
                 return None
             self._files.have(record)
@@ -116,7 +117,7 @@ class Claims:
         with self._alone(uid):
             self._files.remove(uid)
             with self._mutex:
-                record = self._records.pop(uid, None)
+                record = self._books.drop(uid)
                 unreadable = self._unreadable.pop(uid, None)
             if record is None and unreadable is None:
                 return
@@ -163,9 +164,8 @@ class Claims:
         uid: str = metadata["uid"]
         node, library = self._host.node(), self._host.library()
         with self._mutex:
-            others = (each for each in self._records.values() if each.uid != uid)
-            shares = plan(claim, node, holdings(others))
-            before = self._records.get(uid)
+            shares = plan(claim, node, lambda card: self._books.held(card, besides=uid))
+            before = self._books.get(uid)
             if before is not None and before.state is State.PREPARED and before.shares == shares:
                 return before
             record = Record(
@@ -177,18 +177,18 @@ class Claims:
                 library=library,
             )
             if shares:
-                self._records[uid] = record
+                self._books.put(record)
                 self._unreadable.pop(uid, None)
         return record
 
     def _remember(self, record: Record) -> None:
         with self._mutex:
-            self._records[record.uid] = record
+            self._books.put(record)
 
     def _undo(self, record: Record) -> None:
         """Take back a claim that could not be prepared, as far as the disk lets us."""
         with self._mutex:
-            self._records.pop(record.uid, None)
+            self._books.drop(record.uid)
         try:
             self._files.remove(record.uid)
             self._committer.commit()
@@ -198,7 +198,7 @@ class Claims:
     def _save(self) -> None:
         with self._mutex:
             content = replace(
-                self._content, records=dict(self._records), unreadable=dict(self._unreadable)
+                self._content, records=self._books.all(), unreadable=dict(self._unreadable)
             )
         self._checkpoint.save(content)
         self._seen = self._checkpoint.version()
@@ -215,7 +215,7 @@ class Claims:
         # A file that was removed or damaged under us knows less than we do.
         if found.source is Source.CURRENT:
             with self._mutex:
-                self._records = dict(found.content.records)
+                self._books = Books(found.content.records.values())
                 self._unreadable = dict(found.content.unreadable)
         self._seen = self._checkpoint.version()
 
@@ -236,16 +236,6 @@ class Claims:
                 lock.users -= 1
                 if not lock.users:
                     del self._locks[uid]
-
-
-def holdings(records: Iterable[Record]) -> Mapping[str, Holding]:
-    """Add up what claims hold, by the card's UUID."""
-    held: dict[str, Holding] = {}
-    for record in records:
-        for share in record.shares:
-            before = held.get(share.uuid, Holding())
-            held[share.uuid] = before.plus(share, record.title)
-    return held
 
 
 class _ClaimLock:

@@ -18,7 +18,7 @@ CARDS_BY_UUID = {card.uuid: card for card in CARDS}
 def seen(directory: Path, *results: Json, taken: slice = slice(None), **edits: Json) -> Json:
     """Return what a container sees that takes some of a claim's results."""
     uid = "11111111-2222-3333-4444-555555555555"
-    shares = plan(claim(*results, uid=uid), Node(NODE, DRIVER, CARDS_BY_UUID), {})
+    shares = plan(claim(*results, uid=uid), Node(NODE, DRIVER, CARDS_BY_UUID), {}.get)
     document = cdi.spec(
         uid,
         shares,

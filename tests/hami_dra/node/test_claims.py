@@ -17,8 +17,9 @@ import pytest
 from hami_dra.migration import Json
 from hami_dra.node import cdi
 from hami_dra.node.allocation import PrepareError
+from hami_dra.node.books import Books
 from hami_dra.node.checkpoint import NAME, PREVIOUS, Content, NewerFormatError, decode, encode
-from hami_dra.node.claims import Claims, holdings
+from hami_dra.node.claims import Claims
 from hami_dra.node.limits import decode_control
 from hami_dra.node.prepare import Node
 from hami_dra.node.record import State
@@ -47,7 +48,7 @@ def check(disk: Disk, claims: Claims) -> None:
     expected = {cdi.file_name(uid) for uid in records} | set(records)
     assert disk.names() == expected, "files and records are of the same claims"
     validate_all(disk.directories.cdi)
-    for uuid, holding in holdings(records.values()).items():
+    for uuid, holding in Books(records.values()).holdings().items():
         card = disk.host.found.cards[uuid]
         assert holding.amounts.memory_mib <= card.memory_mib
         assert holding.amounts.cores <= 100
