@@ -13,14 +13,14 @@ from hami_dra.node.inventory import Card
 from hami_dra.node.prepare import Holding, Node, plan
 from hami_dra.node.record import Record, State
 from hami_dra.node.share import Amounts, CardLimit, card_limits, cuda_position
-from tests.hami_dra.node.claims import CARDS, DEVICES, DRIVER, NODE, claim, result
+from tests.hami_dra.node.claims import CARDS, DEVICES, DRIVER, NODE, claim, nobody, result
 
 CARDS_BY_UUID = {card.uuid: card for card in CARDS}
 HERE = Node(NODE, DRIVER, CARDS_BY_UUID)
 
 
 def test_a_share_is_what_the_scheduler_charged() -> None:
-    [share] = plan(claim(result(1, share="s1")), HERE, {}.get)
+    [share] = plan(claim(result(1, share="s1")), HERE, nobody)
 
     assert share.uuid == CARDS[1].uuid
     assert share.device == DEVICES[1]
@@ -30,7 +30,7 @@ def test_a_share_is_what_the_scheduler_charged() -> None:
 
 
 def test_a_sub_request_is_known_by_its_request() -> None:
-    [share] = plan(claim(result(request="gpu/mib-81920")), HERE, {}.get)
+    [share] = plan(claim(result(request="gpu/mib-81920")), HERE, nobody)
 
     assert share.request == "gpu"
 
@@ -38,28 +38,28 @@ def test_a_sub_request_is_known_by_its_request() -> None:
 def test_results_of_other_drivers_are_passed_over() -> None:
     other = result() | {"driver": "nic.example.com", "device": "eth0", "adminAccess": True}
 
-    shares = plan(claim(other, result(2)), HERE, {}.get)
+    shares = plan(claim(other, result(2)), HERE, nobody)
 
     assert [share.uuid for share in shares] == [CARDS[2].uuid]
-    assert plan(claim(other), HERE, {}.get) == ()
+    assert plan(claim(other), HERE, nobody) == ()
 
 
 def test_one_card_twice_in_a_claim_is_two_shares_and_one_limit() -> None:
-    shares = plan(claim(result(0), result(0, cores="20", request="more")), HERE, {}.get)
+    shares = plan(claim(result(0), result(0, cores="20", request="more")), HERE, nobody)
 
     assert len({share.suffix for share in shares}) == 2
     assert card_limits(shares, CARDS_BY_UUID) == (CardLimit(CARDS[0].uuid, 8192, 50),)
 
 
 def test_a_share_without_a_core_limit_frees_the_card_for_the_claim() -> None:
-    shares = plan(claim(result(0), result(0, cores="0")), HERE, {}.get)
+    shares = plan(claim(result(0), result(0, cores="0")), HERE, nobody)
 
     assert card_limits(shares, CARDS_BY_UUID) == (CardLimit(CARDS[0].uuid, 8192, 0),)
 
 
 def test_limits_come_in_cuda_order_whatever_the_order_of_results() -> None:
     order = [2, 0, 1]
-    shares = plan(claim(*(result(each, memory=f"{each + 1}Gi") for each in order)), HERE, {}.get)
+    shares = plan(claim(*(result(each, memory=f"{each + 1}Gi") for each in order)), HERE, nobody)
 
     assert [limit.memory_mib for limit in card_limits(shares, CARDS_BY_UUID)] == [1024, 2048, 3072]
 
@@ -81,7 +81,7 @@ def test_bus_ids_are_compared_as_numbers(first: str, second: str) -> None:
 
 
 def test_a_share_of_upstreams_driver_counts_as_one_tenant() -> None:
-    [share] = plan(claim(result(slots=None)), HERE, {}.get)
+    [share] = plan(claim(result(slots=None)), HERE, nobody)
 
     assert share.amounts.slots == 10
 
@@ -127,7 +127,7 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence(case: str) -> None:
     refused, expected = REFUSALS[case]
 
     with pytest.raises(PrepareError) as caught:
-        plan(refused, HERE, {}.get)
+        plan(refused, HERE, nobody)
 
     assert expected in str(caught.value)
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence(case: str) -> None:
 def test_configuration_of_other_drivers_is_theirs() -> None:
     theirs = {"opaque": {"driver": "nic.example.com", "parameters": {"kind": "X"}}}
 
-    assert plan(claim(result(), config=[theirs]), HERE, {}.get)
+    assert plan(claim(result(), config=[theirs]), HERE, nobody)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hami_dra.kube.session import Session
 from hami_dra.lab.api import Api
@@ -42,7 +43,6 @@ class Bench:
     session: Session
     account: Mapping[str, str]
     memory: Path
-    starts: int = field(default=0)
 
     @property
     def root(self) -> Path:
@@ -185,34 +185,42 @@ async def starts(bench: Bench) -> Process:
     return process
 
 
-async def measured(bench: Bench, idle_s: float) -> None:
-    """Measure and print all of it."""
+async def measure_calls(bench: Bench) -> None:
+    """Measure starts and calls."""
     process = await starts(bench)
-    await idle(process, idle_s)
     async with FakeKubelet(bench.root / "plugins_registry").registered() as plugin:
         await calls(bench, plugin)
     _, resident = usage(process.pid)
     print(f"{'after all that':<34} {resident:6.0f} MiB resident")
 
 
+async def measure_idle(bench: Bench, seconds: float) -> None:
+    """Measure an agent that has published its cards and has nothing to do."""
+    process = bench.start()
+    await bench.until_slice()
+    await bench.until_registered()
+    recorded = bench.cluster.audit
+    before = len(list(recorded.events()))
+    await idle(process, seconds)
+    user = f"system:serviceaccount:{account.NAME}:{account.NAME}"
+    asked = [each for each in list(recorded.events())[before:] if each.user == user]
+    writes = sum(each.is_write for each in asked)
+    print(f"{'asked of the API server meanwhile':<34} {writes} writes, {len(asked)} calls in all")
+
+
 def measure(idle_s: float) -> None:
-    """Measure on a cluster of its own, whose audit log counts what the agent writes."""
+    """Measure all of it; the idle part alone with an audit log, which slows every call."""
+    _on_a_cluster(measure_calls, audited=False)
+    _on_a_cluster(lambda bench: measure_idle(bench, idle_s), audited=True)
+
+
+def _on_a_cluster(part: Callable[[Bench], Coroutine[Any, Any, None]], *, audited: bool) -> None:
     memory = Path(tempfile.mkdtemp(dir=_MEMORY))
     try:
-        with Cluster.start(audited=True) as cluster, Api(cluster.kubeconfig) as api:
+        with Cluster.start(audited=audited) as cluster, Api(cluster.kubeconfig) as api:
             account.install(cluster)
             api.create("nodes", {"metadata": {"name": NODE}})
             variables = account.account(cluster, api, NODE)
-
-            async def all_of_it(session: Session) -> None:
-                await measured(Bench(cluster, session, variables, memory), idle_s)
-
-            with cluster.audit.recording(api) as recorded:
-                api.run(all_of_it)
-            user = f"system:serviceaccount:{account.NAME}:{account.NAME}"
-            asked = recorded.events(user=user)
-            writes = [event for event in asked if event.is_write]
-            reads = sum(event.resource == "resourceclaims" for event in asked)
-            print(f"{'asked of the API server':<34} {len(writes)} writes, {reads} claims read")
+            api.run(lambda session: part(Bench(cluster, session, variables, memory)))
     finally:
         shutil.rmtree(memory)
