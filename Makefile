@@ -76,7 +76,7 @@ screens: $(STAMP) ## Write what the documentation shows of the CLI anew.
 .PHONY: bench-node
 bench-node: $(STAMP) ## Measure the node agent against a real API server.
 	@$(BIN)/python -m hami_dra.lab build
-	@$(BIN)/python -m tests.node.bench
+	@$(BIN)/python -m tests.node.bench $(ARGS)
 
 .PHONY: native
 native: $(STAMP) ## Build the native library for glibc 2.17, x86-64 and aarch64, into native/build.

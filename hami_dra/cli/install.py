@@ -25,7 +25,7 @@ from hami_dra.install.manifests import (
     title,
 )
 from hami_dra.install.order import Stages, stages
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.migration.registration import SYSTEM_NAMESPACE
 from hami_dra.policies import PolicyFileError, parse
 

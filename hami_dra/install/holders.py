@@ -4,7 +4,7 @@ from hami_dra.kube.errors import NotFoundError
 from hami_dra.kube.pages import pages
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 
 _CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 

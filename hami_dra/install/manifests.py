@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from hami_dra.install.admission import PolicyText, admission
 from hami_dra.migration import Json
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.migration.policy import Policy
 from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE
 from hami_dra.policies import parse

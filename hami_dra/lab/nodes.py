@@ -7,7 +7,7 @@ from hami_dra.kube.session import Session
 from hami_dra.kube.slices import publish
 from hami_dra.lab.api import Api
 from hami_dra.migration import Json
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.node import simulated
 from hami_dra.node.devices import resource_slice
 from hami_dra.node.inventory import Card

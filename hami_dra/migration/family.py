@@ -9,11 +9,10 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from hami_dra.migration.names import DRIVER
+
 INT32_MAX: Final = 2**31 - 1
 """Legacy amounts are int32; anything larger is rejected, never wrapped (ruling 9)."""
-
-DRIVER: Final = "hami-core-gpu.project-hami.io"
-"""Name of our DRA driver and of its DeviceClass (ruling 37)."""
 
 Name = Annotated[str, Field(max_length=317)]
 Mib = Annotated[int, Field(ge=0, le=INT32_MAX)]

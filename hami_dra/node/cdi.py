@@ -113,7 +113,7 @@ def spec(
 
 def render(document: Json) -> bytes:
     """Write a spec; equal specs are equal bytes."""
-    return json.dumps(document, indent=1, sort_keys=True).encode() + b"\n"
+    return json.dumps(document, sort_keys=True).encode() + b"\n"
 
 
 def file_name(uid: str) -> str:

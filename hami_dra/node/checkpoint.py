@@ -147,9 +147,13 @@ def encode(content: Content) -> bytes:
     """Write a checkpoint."""
     head = json.dumps({**content.unknown, "bootID": content.boot_id}, separators=(",", ":"))
     # Records keep their text, so that a change of one does not cost a rendering of all.
-    texts = {uid: json.dumps(found) for uid, found in content.unreadable.items()}
-    texts.update((uid, record.text) for uid, record in content.records.items())
-    claims = ",".join(f"{json.dumps(uid)}:{text}" for uid, text in texts.items())
+    entries = [record.entry for record in content.records.values()]
+    entries += [
+        f"{json.dumps(uid)}:{json.dumps(found)}"
+        for uid, found in content.unreadable.items()
+        if uid not in content.records
+    ]
+    claims = ",".join(entries)
     body = f'{head[:-1]},"claims":{{{claims}}}}}\n'.encode()
     digest = hashlib.sha256(body).hexdigest()
     return f"hami-dra-checkpoint {FORMAT} {len(body)} {digest}\n".encode() + body

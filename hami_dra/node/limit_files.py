@@ -45,7 +45,6 @@ def create(directory: Path, control: Control) -> None:
     with _opened(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC) as descriptor:
         _write(descriptor, encode_control(control), 0)
         os.fchmod(descriptor, _CONTROL_MODE)
-        os.fsync(descriptor)
     temporary.replace(directory / "control")
     with (
         contextlib.suppress(FileExistsError),

@@ -204,8 +204,12 @@ def encode_control(control: Control) -> bytes:
         control.measured_at_ns,
     )
     devices = b"".join(_encode_device(device) for device in control.devices)
-    processes = b"".join(_encode_process(control.processes.get(slot)) for slot in range(MAX_SLOTS))
-    return (header + devices).ljust(_PROCESSES_OFFSET, b"\0") + processes
+    data = bytearray(CONTROL_BYTES)
+    data[: len(header) + len(devices)] = header + devices
+    for slot, process in control.processes.items():
+        offset = _PROCESSES_OFFSET + slot * _PROCESS.size
+        data[offset : offset + _PROCESS.size] = _encode_process(process)
+    return bytes(data)
 
 
 def decode_control(data: bytes) -> Control:
@@ -282,9 +286,7 @@ def _encode_device(device: DeviceLimit) -> bytes:
     )
 
 
-def _encode_process(process: DriverUsage | None) -> bytes:
-    if process is None:
-        return bytes(_PROCESS.size)
+def _encode_process(process: DriverUsage) -> bytes:
     if len(process.used_bytes) > MAX_DEVICES:
         raise ValueError(f"found {len(process.used_bytes)} devices, expected at most {MAX_DEVICES}")
     used = [*process.used_bytes, *[0] * (MAX_DEVICES - len(process.used_bytes))]

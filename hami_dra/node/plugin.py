@@ -1,15 +1,14 @@
 """Answer the kubelet's DRA calls: read the claim once, then let the claim machine work.
 
 A repeated prepare costs no API call (ruling 38); the first costs one, with a client that nobody
-throttles. Blocking work happens in threads, so that the kubelet's one-second questions are
+throttles. Blocking work happens in a thread, so that the kubelet's one-second questions are
 answered while the disk is slow.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from hami_dra.kube.errors import ApiError, UnreachableError
 from hami_dra.migration import Json
@@ -18,13 +17,11 @@ from hami_dra.node.allocation import PrepareError
 from hami_dra.node.messages import ClaimReference, Prepared, PreparedDevice
 from hami_dra.node.metrics import Metrics, Outcome
 from hami_dra.node.share import Share
-
-T = TypeVar("T")
+from hami_dra.node.work import Done, Work, Worker
 
 FindClaim = Callable[[ClaimReference], Awaitable[Json | None]]
 """Read a claim; None if it is gone or another one has its name."""
 
-_THREADS: Final = 8
 # A call that the kubelet has given up must not commit after the unprepare that may follow it.
 _LEAST_TIME_S: Final = 1.0
 
@@ -34,17 +31,20 @@ _log = logging.getLogger(__name__)
 class Machine(Protocol):
     """What the plugin needs of the claim machine."""
 
-    def repeat(self, uid: str) -> tuple[Share, ...] | None:
+    def knows(self, uid: str) -> bool:
+        """Tell whether a claim is remembered."""
+
+    def together(self, works: Sequence[Work[Any]]) -> Sequence[Done]:
+        """Do works of this machine side by side."""
+
+    def repeating(self, uid: str) -> Work[tuple[Share, ...] | None]:
         """Return what a prepared claim holds, or None."""
 
-    def prepare(self, claim: Json) -> tuple[Share, ...]:
+    def preparing(self, claim: Json) -> Work[tuple[Share, ...]]:
         """Prepare a claim."""
 
-    def unprepare(self, uid: str) -> None:
+    def unpreparing(self, uid: str) -> Work[None]:
         """Have nothing of a claim."""
-
-    def alive(self) -> None:
-        """Return unless something hangs."""
 
 
 class Plugin:
@@ -60,7 +60,7 @@ class Plugin:
         self._machine = machine
         self._find = find
         self._metrics = metrics
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="claims")
+        self._worker = Worker(machine.together)
 
     async def prepare(
         self, claims: Sequence[ClaimReference], left_s: Callable[[], float | None]
@@ -83,25 +83,27 @@ class Plugin:
         """Return what hangs, for the liveness probe; called from another thread.
 
         Args:
-            limit_s: how long a thread for claims may keep us waiting.
+            limit_s: how long work on claims may keep us waiting.
         """
         try:
-            self._threads.submit(self._machine.alive).result(limit_s)
+            self._worker.begin(_nothing()).result(limit_s)
         except TimeoutError:
             return f"work on claims has not moved for {limit_s:g} s"
-        except RuntimeError:
-            return ""  # it is shutting down
+        except PrepareError:
+            pass  # it moves; why it refuses is told elsewhere
         return ""
 
     def close(self) -> None:
         """Wait for what is being done."""
-        self._threads.shutdown(wait=True)
+        self._worker.close()
 
     async def _prepare(self, claim: ClaimReference, left_s: Callable[[], float | None]) -> Prepared:
         with self._metrics.call("prepare") as call:
             try:
-                shares = await self._in_thread(lambda: self._machine.repeat(claim.uid))
-                call.outcome = Outcome.REPEATED
+                shares = None
+                if self._machine.knows(claim.uid):
+                    call.outcome = Outcome.REPEATED
+                    shares = await self._worker.done(self._machine.repeating(claim.uid))
                 if shares is None:
                     call.outcome = Outcome.DONE
                     shares = await self._prepare_anew(claim, left_s)
@@ -116,7 +118,14 @@ class Plugin:
     async def _prepare_anew(
         self, claim: ClaimReference, left_s: Callable[[], float | None]
     ) -> tuple[Share, ...]:
-        found = await self._find(claim)
+        try:
+            found = await self._find(claim)
+        except (ApiError, UnreachableError):
+            # Another agent of this node may have prepared it, which its checkpoint tells.
+            shares = await self._worker.done(self._machine.repeating(claim.uid))
+            if shares is None:
+                raise
+            return shares
         if found is None:
             raise PrepareError(
                 f"the claim {claim.namespace}/{claim.name} with UID {claim.uid} does not exist"
@@ -124,12 +133,12 @@ class Plugin:
         left = left_s()
         if left is not None and left < _LEAST_TIME_S:
             raise PrepareError("reading the claim took too long; the kubelet tries again")
-        return await self._in_thread(lambda: self._machine.prepare(found))
+        return await self._worker.done(self._machine.preparing(found))
 
     async def _unprepare(self, claim: ClaimReference) -> str:
         with self._metrics.call("unprepare") as call:
             try:
-                await self._in_thread(lambda: self._machine.unprepare(claim.uid))
+                await self._worker.done(self._machine.unpreparing(claim.uid))
             except (PrepareError, OSError) as error:
                 call.outcome = Outcome.FAILED
                 text = _text(error)
@@ -137,9 +146,6 @@ class Plugin:
                 return text
         _log.info("claim unprepared", extra=_fields(claim))
         return ""
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 class Refusing:
@@ -152,20 +158,30 @@ class Refusing:
     def __init__(self, why: str) -> None:
         self._why = why
 
-    def repeat(self, uid: str) -> tuple[Share, ...] | None:  # noqa: ARG002 - the protocol's
+    def knows(self, uid: str) -> bool:  # noqa: ARG002 - the protocol's
+        """Say yes: nobody has to be asked about what is refused."""
+        return True
+
+    def together(self, works: Sequence[Work[Any]]) -> Sequence[Done]:  # noqa: ARG002 - the protocol's
         """Refuse."""
         raise PrepareError(self._why)
 
-    def prepare(self, claim: Json) -> tuple[Share, ...]:  # noqa: ARG002 - the protocol's
-        """Refuse."""
-        raise PrepareError(self._why)
+    def repeating(self, uid: str) -> Work[tuple[Share, ...] | None]:  # noqa: ARG002 - the protocol's
+        """Do nothing; nothing is done anyway."""
+        return _nothing()
 
-    def unprepare(self, uid: str) -> None:  # noqa: ARG002 - the protocol's
-        """Refuse."""
-        raise PrepareError(self._why)
+    def preparing(self, claim: Json) -> Work[tuple[Share, ...]]:  # noqa: ARG002 - the protocol's
+        """Do nothing; nothing is done anyway."""
+        yield from ()
+        return ()
 
-    def alive(self) -> None:
-        """Hang never."""
+    def unpreparing(self, uid: str) -> Work[None]:  # noqa: ARG002 - the protocol's
+        """Do nothing; nothing is done anyway."""
+        return _nothing()
+
+
+def _nothing() -> Work[None]:
+    yield from ()
 
 
 def _device(uid: str, share: Share) -> PreparedDevice:

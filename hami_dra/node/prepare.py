@@ -4,7 +4,7 @@ The scheduler has already decided who gets what; its known faults make the node 
 defence (ruling 40), so amounts are added up here once more.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -66,13 +66,17 @@ class Holding:
         return Holding(self.amounts + share.amounts, self.tenants + 1, named)
 
 
-def plan(claim: Json, node: Node, held: Mapping[str, Holding]) -> tuple[Share, ...]:
+Held = Callable[[str], Holding | None]
+"""Return what other claims hold of the card with this UUID; None is nothing."""
+
+
+def plan(claim: Json, node: Node, held: Held) -> tuple[Share, ...]:
     """Return the shares to prepare for a claim.
 
     Args:
         claim: the ResourceClaim as the API server has it.
         node: what this node offers.
-        held: what other claims hold, by the card's UUID.
+        held: what other claims hold of a card, by its UUID.
 
     Raises:
         PrepareError: if the claim cannot be honoured, in a sentence for the pod's events.
@@ -86,9 +90,9 @@ def plan(claim: Json, node: Node, held: Mapping[str, Holding]) -> tuple[Share, .
     )
     metadata = claim["metadata"]
     name = f"{metadata.get('namespace')}/{metadata.get('name')}"
-    totals = dict(held)
+    totals: dict[str, Holding] = {}
     for share in shares:
-        before = totals.get(share.uuid, Holding())
+        before = totals.get(share.uuid) or held(share.uuid) or Holding()
         after = before.plus(share, name)
         _refuse_excess(share, node, before, after)
         totals[share.uuid] = after

@@ -54,6 +54,11 @@ class Record:
         return f"{self.namespace}/{self.name}"
 
     @cached_property
+    def entry(self) -> str:
+        """Return the record as a member of a JSON object of all records."""
+        return f"{json.dumps(self.uid)}:{self.text}"
+
+    @cached_property
     def text(self) -> str:
         """Return the record as JSON."""
         return json.dumps(

@@ -1,16 +1,31 @@
-"""How an agent runs on its node: environment and flags."""
+"""How an agent runs on its node: environment and flags.
 
+Read with the standard library alone: an agent runs on every node and must be back within a second,
+and the models that read the webhook's settings take a third of its memory and of its start.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from typing import Annotated, Any, Final, get_type_hints
 
 from hami_dra.logs import LogFormat
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 
-PREFIX = "HAMI_DRA_NODE_"
+PREFIX: Final = "HAMI_DRA_NODE_"
+
+Reader = Callable[[str], object]
+"""Read a value that a person wrote.
+
+Raises:
+    ValueError: if it is none; the text says what is expected.
+"""
+
+
+class SettingsError(ValueError):
+    """A setting is missing or wrong; the text names it and what is expected."""
 
 
 class Devices(StrEnum):
@@ -29,56 +44,162 @@ class CdiMode(StrEnum):
     SPEC = "spec"
 
 
-class Settings(BaseSettings):
+def _number(least: int, most: int) -> Reader:
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+            raise ValueError(f"expected a number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def _choice(kind: type[StrEnum]) -> Reader:
+    def read(text: str) -> StrEnum:
+        if text not in set(kind):
+            raise ValueError(f"expected one of {', '.join(kind)}")
+        return kind(text)
+
+    return read
+
+
+def _absolute(text: str) -> Path:
+    path = Path(text)
+    if not path.is_absolute():
+        raise ValueError(
+            "expected an absolute path: kubelet and container runtime are told the same ones"
+        )
+    return path
+
+
+def _name(text: str) -> str:
+    if not 0 < len(text) <= 253:  # noqa: PLR2004 - of any object
+        raise ValueError("expected 1 to 253 characters")
+    return text
+
+
+def _level(text: str) -> str:
+    if text not in {"debug", "info", "warning", "error"}:
+        raise ValueError("expected one of debug, info, warning, error")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Says of a setting how its text is read and what it means."""
+
+    read: Reader
+    meaning: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
     """Environment variables HAMI_DRA_NODE_<FIELD>; flags of the same name win."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_ignore_empty=True,
-        frozen=True,
-        use_attribute_docstrings=True,
-    )
-
-    name: Annotated[str, Field(min_length=1, max_length=253)]
-    """Name of this node's Node object. In a pod: the downward API's spec.nodeName."""
-    driver: str = DRIVER
-    """Name of the DRA driver, which DeviceClasses select by."""
-    devices: Devices = Devices.AUTO
-    """nvml: the NVIDIA cards of this node. simulated: cards that do not exist, for trying things
-    out; refused where real ones exist. auto: real ones if there are any, and none otherwise."""
-    profile: str = "a100-80g"
-    """Model of simulated cards."""
-    count: Annotated[int, Field(ge=0, le=64)] = 1
-    """Number of simulated cards."""
-    split_count: Annotated[int, Field(ge=1, le=100)] = 10
-    """How many tenants one card may have, HAMi's deviceSplitCount."""
-    kubelet_directory: Path = Path("/var/lib/kubelet")
-    """The kubelet's root directory, with the same path inside and outside of the container."""
-    cdi_directory: Path = Path("/var/run/cdi")
-    """A directory in which the container runtime looks for CDI files."""
-    cdi_mode: CdiMode = CdiMode.AUTO
-    """toolkit: ask nvidia-ctk. spec: read the CDI spec that it made on the host. auto: the first of
-    these that works. Simulated cards need neither."""
-    run_directory: Path = Path("/run/hami-dra")
-    """Where the files of claims lie until the next boot, with the same path inside and outside."""
-    instance: str = ""
-    """Tells apart agents that live on one node at one time, as in a rolling update: the pod's UID.
-    Empty: there is only one, and a second one is refused."""
-    library: Path | None = None
-    """libvgpu.so, the library that holds containers to their limits. Default: none, and limits are
-    told to containers but not enforced in them."""
-    address: str = ""
-    """Address for probes and metrics. Default: every address of both families."""
-    port: Annotated[int, Field(ge=0, le=65535)] = 8080
-    """TCP port for probes and metrics: /healthz, /readyz, /metrics. 0 lets the system choose."""
-    kubeconfig: Path | None = None
-    """How to reach the API server. Default: KUBECONFIG, the pod's service account, the home."""
-    context: str | None = None
-    """Context of the kubeconfig. Default: its current one."""
-    log_format: LogFormat = LogFormat.AUTO
-    """json, text, or auto: text on a terminal and JSON elsewhere."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least severe lines to write; every call for a claim is one line at info."""
+    name: Annotated[
+        str,
+        Described(
+            _name, "Name of this node's Node object. In a pod: the downward API's spec.nodeName."
+        ),
+    ]
+    driver: Annotated[
+        str, Described(str, "Name of the DRA driver, which DeviceClasses select by.")
+    ] = DRIVER
+    devices: Annotated[
+        Devices,
+        Described(
+            _choice(Devices),
+            "nvml: the NVIDIA cards of this node. simulated: cards that do not exist, for trying"
+            " things out; refused where real ones exist. auto: real ones if there are any, and"
+            " none otherwise.",
+        ),
+    ] = Devices.AUTO
+    profile: Annotated[str, Described(str, "Model of simulated cards.")] = "a100-80g"
+    count: Annotated[int, Described(_number(0, 64), "Number of simulated cards.")] = 1
+    split_count: Annotated[
+        int,
+        Described(_number(1, 100), "How many tenants one card may have, HAMi's deviceSplitCount."),
+    ] = 10
+    kubelet_directory: Annotated[
+        Path,
+        Described(
+            _absolute,
+            "The kubelet's root directory, with the same path inside and outside of the container.",
+        ),
+    ] = Path("/var/lib/kubelet")
+    cdi_directory: Annotated[
+        Path,
+        Described(_absolute, "A directory in which the container runtime looks for CDI files."),
+    ] = Path("/var/run/cdi")
+    cdi_mode: Annotated[
+        CdiMode,
+        Described(
+            _choice(CdiMode),
+            "toolkit: ask nvidia-ctk. spec: read the CDI spec that it made on the host. auto: the"
+            " first of these that works. Simulated cards need neither.",
+        ),
+    ] = CdiMode.AUTO
+    run_directory: Annotated[
+        Path,
+        Described(
+            _absolute,
+            "Where the files of claims lie until the next boot, with the same path inside and"
+            " outside.",
+        ),
+    ] = Path("/run/hami-dra")
+    instance: Annotated[
+        str,
+        Described(
+            str,
+            "Tells apart agents that live on one node at one time, as in a rolling update: the"
+            " pod's UID. Empty: there is only one, and a second one is refused.",
+        ),
+    ] = ""
+    library: Annotated[
+        Path | None,
+        Described(
+            Path,
+            "libvgpu.so, the library that holds containers to their limits. Default: none, and"
+            " limits are told to containers but not enforced in them.",
+        ),
+    ] = None
+    address: Annotated[
+        str,
+        Described(str, "Address for probes and metrics. Default: every address of both families."),
+    ] = ""
+    port: Annotated[
+        int,
+        Described(
+            _number(0, 65535),
+            "TCP port for probes and metrics: /healthz, /readyz, /metrics. 0 lets the system"
+            " choose.",
+        ),
+    ] = 8080
+    account: Annotated[
+        Path, Described(_absolute, "The pod's service account: token and ca.crt.")
+    ] = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+    kubeconfig: Annotated[
+        Path | None,
+        Described(
+            Path,
+            "How to reach the API server. Default: KUBECONFIG, the pod's service account, the"
+            " home.",
+        ),
+    ] = None
+    context: Annotated[
+        str | None, Described(str, "Context of the kubeconfig. Default: its current one.")
+    ] = None
+    log_format: Annotated[
+        LogFormat,
+        Described(
+            _choice(LogFormat), "json, text, or auto: text on a terminal and JSON elsewhere."
+        ),
+    ] = LogFormat.AUTO
+    log_level: Annotated[
+        str,
+        Described(
+            _level, "The least severe lines to write; every call for a claim is one line at info."
+        ),
+    ] = "info"
 
     @property
     def registry(self) -> Path:
@@ -90,12 +211,28 @@ class Settings(BaseSettings):
         """Where the checkpoint and the plugin's socket lie."""
         return self.kubelet_directory / "plugins" / self.driver
 
-    @model_validator(mode="after")
-    def _have_absolute_paths(self) -> "Settings":
-        for path in (self.kubelet_directory, self.cdi_directory, self.run_directory):
-            if not path.is_absolute():
-                raise ValueError(
-                    f"found the path {path}, expected an absolute one: kubelet and container"
-                    " runtime are told the same paths"
-                )
-        return self
+
+def described() -> Mapping[str, Described]:
+    """Return what can be set, by name."""
+    hints = get_type_hints(Settings, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items()}
+
+
+def read(environ: Mapping[str, str], flags: Mapping[str, str]) -> Settings:
+    """Read settings from flags, or else from the environment; an empty variable counts as unset.
+
+    Raises:
+        SettingsError: if one is missing or wrong.
+    """
+    values: dict[str, Any] = {}
+    for name, setting in described().items():
+        text = flags.get(name, environ.get(f"{PREFIX}{name.upper()}") or None)
+        if text is None:
+            continue
+        try:
+            values[name] = setting.read(text)
+        except ValueError as error:
+            raise SettingsError(f"{name}: found {text!r:.200}, {error}") from None
+    if "name" not in values:
+        raise SettingsError(f"name: found none, expected --name or {PREFIX}NAME")
+    return Settings(**values)

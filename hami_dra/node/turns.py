@@ -1,7 +1,7 @@
 """Let two agents live on one node at one time, as in a rolling update.
 
 The kubelet may call either of them, so neither may believe its memory: whoever works holds a lock
-on a file and first looks whether the other one has written. Threads of one process share a turn.
+on a file and first looks whether the other one has written.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ class SecondAgentError(Exception):
 
 
 class Turns:
-    """Turns of this process, against other processes.
+    """Turns of one thread, against other threads and processes.
 
     Args:
         path: the lock's file, made when absent.
@@ -28,28 +28,17 @@ class Turns:
         self._path = path
         self._begin = begin
         self._mutex = threading.Lock()
-        self._users = 0
-        self._descriptor = -1
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Work while no other process does."""
+        """Work while no other process and no other thread of this one does."""
         with self._mutex:
-            if self._users == 0:
-                self._descriptor = _locked(self._path, fcntl.LOCK_EX)
-                try:
-                    self._begin()
-                except BaseException:
-                    os.close(self._descriptor)
-                    raise
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._mutex:
-                self._users -= 1
-                if self._users == 0:
-                    os.close(self._descriptor)
+            descriptor = _locked(self._path, fcntl.LOCK_EX)
+            try:
+                self._begin()
+                yield
+            finally:
+                os.close(descriptor)
 
 
 def claim_for_life(path: Path) -> int:

@@ -12,7 +12,7 @@ from certs.authority import create_authority
 from hami_dra.lab import webhook
 from hami_dra.lab.ports import LOOPBACK
 from hami_dra.migration import Json
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.migration.registration import GUARD_NAME, NAME
 from tests.e2e.world import World
 

@@ -19,7 +19,7 @@ from hami_dra.lab.api import Api
 from hami_dra.lab.failure import KubectlError
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json, Policy
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE, claim_webhook_configuration
 from tests.e2e.world import World, pod
 

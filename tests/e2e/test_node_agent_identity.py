@@ -11,7 +11,7 @@ from hami_dra.lab.scene import Scene
 from hami_dra.lab.wait import until
 from hami_dra.lab.webhook import manifests
 from hami_dra.migration import Json
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.node.devices import resource_slice
 from hami_dra.node.simulated import cards
 

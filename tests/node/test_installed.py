@@ -15,7 +15,7 @@ from hami_dra.install.manifests import AGENT
 from hami_dra.lab import webhook
 from hami_dra.lab.product import product_image
 from hami_dra.lab.wait import until
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE
 from tests.e2e.installation import PATIENCE_S, Site
 from tests.node.bed import COUNT, NAMESPACE, PROFILE, Bed, container, deployment, pod

@@ -4,7 +4,7 @@ import pytest
 
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from tests.node.bed import NAMESPACE, TELL, Bed, container, deployment, pod
 
 pytestmark = pytest.mark.cluster

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hami_dra.kube.session import Session
 from hami_dra.kube.templates import MemoryTemplates
 from hami_dra.migration import Cards, Json, Policy, RejectedPod
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.quota import read_claim
 from tests.hami_dra.kube.api_double import ApiDouble
 from tests.webhook.reviews import answer_of, get, gpu_pod, post, review_of

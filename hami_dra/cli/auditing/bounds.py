@@ -11,7 +11,7 @@ from typing import Final
 from hami_dra.cli.auditing.findings import Bound
 from hami_dra.cli.auditing.judging import names_any
 from hami_dra.migration import Json, Policy
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.preflight.evidence import Evidence, Hidden, HiddenError
 from hami_dra.preflight.fact import Status, Verdict
 from hami_dra.preflight.tenants import limit_ranges, resource_quotas

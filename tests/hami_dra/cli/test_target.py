@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from hami_dra.cli.app import app
 from hami_dra.migration import Json
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.node.devices import resource_slice
 from hami_dra.node.simulated import cards
 from tests.hami_dra.kube.api_double import ApiDouble

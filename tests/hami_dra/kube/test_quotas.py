@@ -12,7 +12,7 @@ from hami_dra.kube.errors import ApiError, UnreachableError
 from hami_dra.kube.quotas import ClusterQuotas
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json, Policy
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.quota import Asked
 from tests.hami_dra.kube.api_double import API, ApiDouble
 

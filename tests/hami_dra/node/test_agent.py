@@ -16,7 +16,7 @@ import aiohttp
 from hami_dra.lab.ports import free_ports
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.node.devices import slice_name
 from hami_dra.node.messages import ClaimReference
 from hami_dra.node.simulated import cards

@@ -10,7 +10,7 @@ from hami_dra.node.cdi import Mount, NodeEdits
 from hami_dra.node.prepare import Node, plan
 from hami_dra.node.share import card_limits
 from tests.hami_dra.node.cdi_validator import edits_for, validate_all
-from tests.hami_dra.node.claims import CARDS, DRIVER, NODE, claim, result
+from tests.hami_dra.node.claims import CARDS, DRIVER, NODE, claim, nobody, result
 
 CARDS_BY_UUID = {card.uuid: card for card in CARDS}
 
@@ -18,7 +18,7 @@ CARDS_BY_UUID = {card.uuid: card for card in CARDS}
 def seen(directory: Path, *results: Json, taken: slice = slice(None), **edits: Json) -> Json:
     """Return what a container sees that takes some of a claim's results."""
     uid = "11111111-2222-3333-4444-555555555555"
-    shares = plan(claim(*results, uid=uid), Node(NODE, DRIVER, CARDS_BY_UUID), {})
+    shares = plan(claim(*results, uid=uid), Node(NODE, DRIVER, CARDS_BY_UUID), nobody)
     document = cdi.spec(
         uid,
         shares,

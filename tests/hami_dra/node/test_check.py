@@ -1,18 +1,19 @@
 """`hami-dra-node check` shows what a node would publish, and what is missing with its remedy."""
 
+import contextlib
 import dataclasses
+import io
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from hami_dra.node import check
-from hami_dra.node.__main__ import app
+from hami_dra.node import check, settings
+from hami_dra.node.__main__ import command
 from hami_dra.node.backend import NoCards
 from hami_dra.node.inventory import Card
-from hami_dra.node.settings import Settings
+from hami_dra.node.settings import Settings, SettingsError
 from hami_dra.node.simulated import cards
 
 REGISTRY = "plugins_registry"
@@ -27,8 +28,10 @@ def kubelet() -> Iterator[Path]:
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["check", "--name", "n1", *arguments])
-    return result.exit_code, result.output
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = command(["check", "--name", "n1", *arguments])
+    return code, said.getvalue()
 
 
 def test_a_node_that_is_well_shows_its_cards(kubelet: Path) -> None:
@@ -84,13 +87,31 @@ def test_an_old_driver_is_named(kubelet: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--run-directory", "here"), "expected an absolute one"),
-        (("--count", "65"), "count: Input should be less than or equal to 64"),
-        (("--split-count", "0"), "split_count"),
+        (("--run-directory", "here"), "expected an absolute path"),
+        (("--count", "65"), "count: found '65', expected a number from 0 to 64"),
+        (("--count", "\u0662"), "expected a number"),
+        (("--split-count", "0"), "split_count: found '0', expected a number from 1 to 100"),
+        (("--devices", "cards"), "expected one of auto, nvml, simulated"),
+        (("--name", ""), "name: found '', expected 1 to 253 characters"),
     ],
 )
 def test_a_wrong_setting_is_named(arguments: tuple[str, ...], expected: str) -> None:
     code, said = run(*arguments)
 
     assert code == 2
-    assert expected in " ".join(said.replace("│", " ").split())
+    assert expected in said
+
+
+def test_flags_win_over_the_environment_and_empty_variables_count_as_unset() -> None:
+    environ = {
+        "HAMI_DRA_NODE_NAME": "n1",
+        "HAMI_DRA_NODE_COUNT": "3",
+        "HAMI_DRA_NODE_PORT": "",
+        "HAMI_DRA_NODE_LIBRARY": "/opt/libvgpu.so",
+    }
+
+    found = settings.read(environ, {"count": "4"})
+
+    assert found == Settings(name="n1", count=4, library=Path("/opt/libvgpu.so"))
+    with pytest.raises(SettingsError, match="expected --name or HAMI_DRA_NODE_NAME"):
+        settings.read({}, {})

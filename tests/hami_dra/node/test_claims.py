@@ -17,12 +17,14 @@ import pytest
 from hami_dra.migration import Json
 from hami_dra.node import cdi
 from hami_dra.node.allocation import PrepareError
+from hami_dra.node.books import Books
 from hami_dra.node.checkpoint import NAME, PREVIOUS, Content, NewerFormatError, decode, encode
-from hami_dra.node.claims import Claims, holdings
+from hami_dra.node.claims import Claims
 from hami_dra.node.limits import decode_control
 from hami_dra.node.prepare import Node
 from hami_dra.node.record import State
 from hami_dra.node.turns import SecondAgentError, claim_for_life
+from hami_dra.node.work import value
 from tests.hami_dra.node.cdi_validator import validate_all
 from tests.hami_dra.node.claims import CARDS, DRIVER, NODE, Disk, claim, result
 
@@ -47,7 +49,7 @@ def check(disk: Disk, claims: Claims) -> None:
     expected = {cdi.file_name(uid) for uid in records} | set(records)
     assert disk.names() == expected, "files and records are of the same claims"
     validate_all(disk.directories.cdi)
-    for uuid, holding in holdings(records.values()).items():
+    for uuid, holding in Books(records.values()).holdings().items():
         card = disk.host.found.cards[uuid]
         assert holding.amounts.memory_mib <= card.memory_mib
         assert holding.amounts.cores <= 100
@@ -338,11 +340,7 @@ def test_a_process_that_is_killed_for_real_leaves_a_state_that_works(tmp_path: P
 
 
 @pytest.mark.parametrize("part", range(10))
-def test_random_histories_agree_with_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
-) -> None:
-    # These histories know no power cut, and waiting for the disk is most of their time.
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+def test_random_histories_agree_with_a_model(tmp_path: Path, part: int) -> None:
     for seed in range(part * 100, part * 100 + 100):
         disk = Disk(tmp_path / str(seed))
         History(disk, random.Random(seed)).play()  # noqa: S311 - a history, no secret
@@ -418,13 +416,77 @@ def fits(numbers: set[int], wanted: list[Json]) -> bool:
     return all(memory <= 80 and cores <= 100 for memory, cores in totals.values())
 
 
-def test_threads_share_writes_of_the_checkpoint_and_lose_none(disk: Disk) -> None:
+def small_claims(disk: Disk, count: int) -> list[Json]:
+    """Make a node that many fit on, and that many claims."""
     disk.host.found = Node(NODE, DRIVER, {card.uuid: card for card in CARDS}, split_count=100)
-    claims = disk.start()
-    wanted = [
+    return [
         claim(result(number % 3, memory="1Mi", cores="0", slots="1"), name=f"c{number}")
-        for number in range(64)
+        for number in range(count)
     ]
+
+
+def test_claims_that_come_together_share_the_writes_of_the_checkpoint(disk: Disk) -> None:
+    steps: list[str] = []
+    wanted = small_claims(disk, 30)
+    claims = disk.start(steps.append)
+    steps.clear()
+
+    done = claims.together([claims.preparing(each) for each in wanted])
+
+    assert all(value(each) for each in done)
+    assert steps.count(f"write {NAME}") == 2
+    assert len(disk.start().records()) == 30
+    check(disk, claims)
+
+
+def test_one_of_many_that_is_refused_hurts_none_of_the_others(disk: Disk) -> None:
+    claims = disk.start()
+    first, big, last = (
+        claim(result(0)),
+        claim(result(1, memory="81Gi"), name="big"),
+        claim(result(2), name="last"),
+    )
+
+    done = claims.together([claims.preparing(each) for each in (first, big, last)])
+
+    assert [isinstance(each, PrepareError) for each in done] == [False, True, False]
+    assert len(claims.records()) == 2
+    check(disk, claims)
+
+
+def test_a_process_that_ends_while_it_does_many_leaves_a_state_that_works(tmp_path: Path) -> None:
+    counted: list[str] = []
+    first = Disk(tmp_path / "count")
+    wanted = small_claims(first, 3)
+    uids = [each["metadata"]["uid"] for each in wanted]
+    both(first.start(counted.append), wanted)
+
+    for number in range(len(counted)):
+        disk = Disk(tmp_path / str(number), host=first.host)
+        with pytest.raises(KilledError):
+            both(disk.start(killer(number)), wanted)
+        claims = disk.start()
+        for each, uid in zip(wanted, uids, strict=True):
+            assert claims.prepare(each) == claims.repeat(uid)
+        check(disk, claims)
+
+
+def both(claims: Claims, wanted: list[Json]) -> None:
+    """Prepare all, then let go of the first and take the others again."""
+    claims.together([claims.preparing(each) for each in wanted])
+    first, *others = wanted
+    claims.together(
+        [
+            claims.unpreparing(first["metadata"]["uid"]),
+            *(claims.repeating(each["metadata"]["uid"]) for each in others),
+            claims.preparing(first),
+        ]
+    )
+
+
+def test_threads_take_turns_and_lose_nothing(disk: Disk) -> None:
+    wanted = small_claims(disk, 64)
+    claims = disk.start()
     threads = [
         threading.Thread(target=lambda part=part: [claims.prepare(each) for each in part])
         for part in (wanted[start::8] for start in range(8))

@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 
 from hami_dra.migration import Json
 from hami_dra.node.allocation import PrepareError
-from hami_dra.node.claims import holdings
+from hami_dra.node.books import Books
 from hami_dra.node.inventory import Card
 from hami_dra.node.prepare import Holding, Node, plan
 from hami_dra.node.record import Record, State
 from hami_dra.node.share import Amounts, CardLimit, card_limits, cuda_position
-from tests.hami_dra.node.claims import CARDS, DEVICES, DRIVER, NODE, claim, result
+from tests.hami_dra.node.claims import CARDS, DEVICES, DRIVER, NODE, claim, nobody, result
 
 CARDS_BY_UUID = {card.uuid: card for card in CARDS}
 HERE = Node(NODE, DRIVER, CARDS_BY_UUID)
 
 
 def test_a_share_is_what_the_scheduler_charged() -> None:
-    [share] = plan(claim(result(1, share="s1")), HERE, {})
+    [share] = plan(claim(result(1, share="s1")), HERE, nobody)
 
     assert share.uuid == CARDS[1].uuid
     assert share.device == DEVICES[1]
@@ -30,7 +30,7 @@ def test_a_share_is_what_the_scheduler_charged() -> None:
 
 
 def test_a_sub_request_is_known_by_its_request() -> None:
-    [share] = plan(claim(result(request="gpu/mib-81920")), HERE, {})
+    [share] = plan(claim(result(request="gpu/mib-81920")), HERE, nobody)
 
     assert share.request == "gpu"
 
@@ -38,28 +38,28 @@ def test_a_sub_request_is_known_by_its_request() -> None:
 def test_results_of_other_drivers_are_passed_over() -> None:
     other = result() | {"driver": "nic.example.com", "device": "eth0", "adminAccess": True}
 
-    shares = plan(claim(other, result(2)), HERE, {})
+    shares = plan(claim(other, result(2)), HERE, nobody)
 
     assert [share.uuid for share in shares] == [CARDS[2].uuid]
-    assert plan(claim(other), HERE, {}) == ()
+    assert plan(claim(other), HERE, nobody) == ()
 
 
 def test_one_card_twice_in_a_claim_is_two_shares_and_one_limit() -> None:
-    shares = plan(claim(result(0), result(0, cores="20", request="more")), HERE, {})
+    shares = plan(claim(result(0), result(0, cores="20", request="more")), HERE, nobody)
 
     assert len({share.suffix for share in shares}) == 2
     assert card_limits(shares, CARDS_BY_UUID) == (CardLimit(CARDS[0].uuid, 8192, 50),)
 
 
 def test_a_share_without_a_core_limit_frees_the_card_for_the_claim() -> None:
-    shares = plan(claim(result(0), result(0, cores="0")), HERE, {})
+    shares = plan(claim(result(0), result(0, cores="0")), HERE, nobody)
 
     assert card_limits(shares, CARDS_BY_UUID) == (CardLimit(CARDS[0].uuid, 8192, 0),)
 
 
 def test_limits_come_in_cuda_order_whatever_the_order_of_results() -> None:
     order = [2, 0, 1]
-    shares = plan(claim(*(result(each, memory=f"{each + 1}Gi") for each in order)), HERE, {})
+    shares = plan(claim(*(result(each, memory=f"{each + 1}Gi") for each in order)), HERE, nobody)
 
     assert [limit.memory_mib for limit in card_limits(shares, CARDS_BY_UUID)] == [1024, 2048, 3072]
 
@@ -81,7 +81,7 @@ def test_bus_ids_are_compared_as_numbers(first: str, second: str) -> None:
 
 
 def test_a_share_of_upstreams_driver_counts_as_one_tenant() -> None:
-    [share] = plan(claim(result(slots=None)), HERE, {})
+    [share] = plan(claim(result(slots=None)), HERE, nobody)
 
     assert share.amounts.slots == 10
 
@@ -127,7 +127,7 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence(case: str) -> None:
     refused, expected = REFUSALS[case]
 
     with pytest.raises(PrepareError) as caught:
-        plan(refused, HERE, {})
+        plan(refused, HERE, nobody)
 
     assert expected in str(caught.value)
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence(case: str) -> None:
 def test_configuration_of_other_drivers_is_theirs() -> None:
     theirs = {"opaque": {"driver": "nic.example.com", "parameters": {"kind": "X"}}}
 
-    assert plan(claim(result(), config=[theirs]), HERE, {})
+    assert plan(claim(result(), config=[theirs]), HERE, nobody)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_over_commit_is_refused_with_the_holders(held: Amounts, expected: str) -
     names = tuple(f"ns/c{number}" for number in range(5))
 
     with pytest.raises(PrepareError) as caught:
-        plan(claim(result()), HERE, {CARDS[0].uuid: Holding(held, 5, names)})
+        plan(claim(result()), HERE, {CARDS[0].uuid: Holding(held, 5, names)}.get)
 
     assert expected in str(caught.value)
     assert "held by ns/c0, ns/c1, ns/c2 and 2 more" in str(caught.value)
@@ -162,7 +162,7 @@ def test_one_tenant_too_many_is_refused_where_slots_do_not_add_up_to_the_card() 
     held = {CARDS[0].uuid: Holding(Amounts(13 * 1024, 0, 91), 13, ("ns/others",))}
 
     with pytest.raises(PrepareError, match="1 tenant on top of 13 of 13"):
-        plan(claim(result() | {"consumedCapacity": small}), thirteen, held)
+        plan(claim(result() | {"consumedCapacity": small}), thirteen, held.get)
 
 
 amounts = st.tuples(st.integers(1, 90_000), st.integers(0, 110), st.integers(0, 110))
@@ -174,12 +174,12 @@ def test_whatever_is_accepted_fits_the_cards(asked: list[tuple[int, tuple[int, i
     for number, (card, (memory, cores, slots)) in enumerate(asked):
         one = claim(result(card, memory=f"{memory}Mi", cores=str(cores), slots=str(slots)))
         try:
-            shares = plan(one, HERE, holdings(records))
+            shares = plan(one, HERE, Books(records).held)
         except PrepareError:
             continue
         records.append(Record(str(number), "ns", "c", State.PREPARED, shares))
 
-    for holding in holdings(records).values():
+    for holding in Books(records).holdings().values():
         assert holding.amounts.memory_mib <= 81920
         assert holding.amounts.cores <= 100
         assert holding.amounts.slots <= 100

@@ -6,7 +6,7 @@ from typing import Any
 
 from certs.authority import KeyPair, Usage, create_authority, issue
 from hami_dra.migration import Json, Policy
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.migration.registration import guard, webhook_configuration
 from hami_dra.node.devices import resource_slice
 from hami_dra.node.simulated import cards

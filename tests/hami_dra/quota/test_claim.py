@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from hami_dra.migration import Json, Policy, RejectedPod, migrate
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.migration.selector import is_model
 from hami_dra.quota import holdings, read_asked, read_claim
 from hami_dra.quota.amounts import Amounts, total

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hami_dra.migration import Cards, Json, Policy, migrate
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.quota import Quota, exceeded, read_asked, read_quota
 from hami_dra.quota.amounts import total
 

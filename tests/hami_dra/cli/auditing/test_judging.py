@@ -7,7 +7,7 @@ from hypothesis import given
 from hami_dra.cli.auditing.findings import Finding, Outcome, Total
 from hami_dra.cli.auditing.judging import Judge, controller_of
 from hami_dra.migration import CardKind, Cards, Json, NamespaceLimits, Policy, migrate
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from tests.pods import migrated, pods
 
 POLICY = Policy(kubernetes="1.37")

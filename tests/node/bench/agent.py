@@ -1,32 +1,37 @@
-"""Measure the agent against a real API server: `make bench-node`.
+"""What the agent's own calls cost: the kubelet is the tests' fake one, the API server is real.
 
-The kubelet is the tests' fake one, so that nothing but the agent is measured; claims are real
-objects with an allocation as the scheduler writes it. The time of an empty call stands beside.
+The agent runs as its pod would: with the service account, policy and directories that are shipped,
+files of claims and of the runtime in memory as `/run` is on any host, its checkpoint on the disk.
 """
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hami_dra.kube.session import Session
+from hami_dra.lab.api import Api
 from hami_dra.lab.cluster import Cluster
 from hami_dra.lab.process import Process
-from hami_dra.migration.family import DRIVER
+from hami_dra.migration.names import DRIVER
 from hami_dra.node.devices import device_name
 from hami_dra.node.messages import ClaimReference
 from hami_dra.node.simulated import cards
 from tests.hami_dra.node.fake_kubelet import FakeKubelet, RegisteredPlugin
+from tests.node import account
 
 CLAIMS = 200
 PARALLEL = 8
 CARDS = 20
 NODE = "bench"
-IDLE_S = 20.0
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a file system in memory, not a secret's place
 _CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 
 
@@ -36,23 +41,24 @@ class Bench:
 
     cluster: Cluster
     session: Session
+    account: Mapping[str, str]
+    memory: Path
 
     @property
     def root(self) -> Path:
-        """Where the node's directories are."""
+        """Where the kubelet's directories are."""
         return self.cluster.directory / "b"
 
     def start(self) -> Process:
         """Start the agent."""
         arguments = [
             *("--name", NODE, "--devices", "simulated", "--count", str(CARDS)),
-            *("--kubelet-directory", str(self.root), "--cdi-directory", str(self.root / "cdi")),
-            *("--run-directory", str(self.root / "run"), "--address", "127.0.0.1", "--port", "0"),
-            *("--kubeconfig", str(self.cluster.kubeconfig), "--log-level", "warning"),
+            *("--kubelet-directory", str(self.root), "--cdi-directory", str(self.memory / "cdi")),
+            *("--run-directory", str(self.memory / "run"), "--address", "127.0.0.1"),
+            *("--port", "0", "--log-level", "warning"),
         ]
-        return self.cluster.start_process(
-            "agent", [sys.executable, "-m", "hami_dra.node", "run", *arguments]
-        )
+        argv = [sys.executable, "-m", "hami_dra.node", "run", *arguments]
+        return self.cluster.start_process("agent", argv, self.account)
 
     async def until_slice(self) -> None:
         """Wait until the API server has the node's slice."""
@@ -127,6 +133,10 @@ async def calls(bench: Bench, plugin: RegisteredPlugin) -> None:
         await plugin.prepare()
         return ""
 
+    async def read(claim: ClaimReference) -> str:
+        found = await bench.session.get(f"{_CLAIMS}/{claim.name}")
+        return "" if found["metadata"]["uid"] == claim.uid else "another claim"
+
     async def prepare(claim: ClaimReference) -> str:
         return (await plugin.prepare(claim))[claim.uid].error
 
@@ -134,42 +144,83 @@ async def calls(bench: Bench, plugin: RegisteredPlugin) -> None:
         return (await plugin.unprepare(claim))[claim.uid]
 
     await timed("empty call", claims, nothing)
+    await timed("reading a claim, without an agent", claims, read)
     await timed("prepare", claims, prepare)
     await timed("repeated prepare", claims, prepare)
     await timed("unprepare", claims, unprepare)
-    await timed("empty call", claims, nothing)
+    await timed("repeated unprepare", claims, unprepare)
 
 
-def usage(pid: int) -> tuple[float, int]:
+def usage(pid: int) -> tuple[float, float]:
     """Return a process's CPU seconds and resident MiB."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return seconds, int(fields[21]) * os.sysconf("SC_PAGE_SIZE") // 2**20
+    return seconds, int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-async def main() -> None:
-    """Measure and print."""
-    with Cluster.start() as cluster:
-        async with await Session.connect(cluster.kubeconfig) as session:
-            await session.create("/api/v1/nodes", {"metadata": {"name": NODE}})
-            bench = Bench(cluster, session)
-            for title in ("first start to slice", "killed to registered again"):
-                started = time.perf_counter()
-                process = bench.start()
-                await (bench.until_slice() if "slice" in title else bench.until_registered())
-                print(f"{title:<34} {time.perf_counter() - started:6.2f} s")
-                if "first" in title:
-                    await bench.until_registered()
-                    os.kill(process.pid, signal.SIGKILL)
-                    process.stop()
-            async with FakeKubelet(bench.root / "plugins_registry").registered() as plugin:
-                await calls(bench, plugin)
-                before, _ = usage(process.pid)
-                await asyncio.sleep(IDLE_S)
-                after, resident = usage(process.pid)
-            share = (after - before) / IDLE_S * 100
-            print(f"{'idle':<34} {share:6.2f} % of a core, {resident} MiB resident")
+async def idle(process: Process, seconds: float) -> None:
+    """Measure what an agent takes that has nothing to do."""
+    before, _ = usage(process.pid)
+    await asyncio.sleep(seconds)
+    after, resident = usage(process.pid)
+    share = (after - before) / seconds * 100
+    print(
+        f"{f'idle for {seconds:.0f} s':<34} {share:6.2f} % of a core, {resident:.0f} MiB resident"
+    )
 
 
-if __name__ == "__main__":
-    asyncio.run(main())
+async def starts(bench: Bench) -> Process:
+    """Measure a first start and one after a sudden end."""
+    started = time.perf_counter()
+    process = bench.start()
+    await bench.until_slice()
+    print(f"{'first start to slice':<34} {time.perf_counter() - started:6.2f} s")
+    await bench.until_registered()
+    os.kill(process.pid, signal.SIGKILL)
+    process.stop()
+    started = time.perf_counter()
+    process = bench.start()
+    await bench.until_registered()
+    print(f"{'killed to registered again':<34} {time.perf_counter() - started:6.2f} s")
+    return process
+
+
+async def measure_calls(bench: Bench) -> None:
+    """Measure starts and calls."""
+    process = await starts(bench)
+    async with FakeKubelet(bench.root / "plugins_registry").registered() as plugin:
+        await calls(bench, plugin)
+    _, resident = usage(process.pid)
+    print(f"{'after all that':<34} {resident:6.0f} MiB resident")
+
+
+async def measure_idle(bench: Bench, seconds: float) -> None:
+    """Measure an agent that has published its cards and has nothing to do."""
+    process = bench.start()
+    await bench.until_slice()
+    await bench.until_registered()
+    recorded = bench.cluster.audit
+    before = len(list(recorded.events()))
+    await idle(process, seconds)
+    user = f"system:serviceaccount:{account.NAME}:{account.NAME}"
+    asked = [each for each in list(recorded.events())[before:] if each.user == user]
+    writes = sum(each.is_write for each in asked)
+    print(f"{'asked of the API server meanwhile':<34} {writes} writes, {len(asked)} calls in all")
+
+
+def measure(idle_s: float) -> None:
+    """Measure all of it; the idle part alone with an audit log, which slows every call."""
+    _on_a_cluster(measure_calls, audited=False)
+    _on_a_cluster(lambda bench: measure_idle(bench, idle_s), audited=True)
+
+
+def _on_a_cluster(part: Callable[[Bench], Coroutine[Any, Any, None]], *, audited: bool) -> None:
+    memory = Path(tempfile.mkdtemp(dir=_MEMORY))
+    try:
+        with Cluster.start(audited=audited) as cluster, Api(cluster.kubeconfig) as api:
+            account.install(cluster)
+            api.create("nodes", {"metadata": {"name": NODE}})
+            variables = account.account(cluster, api, NODE)
+            api.run(lambda session: part(Bench(cluster, session, variables, memory)))
+    finally:
+        shutil.rmtree(memory)

@@ -1,0 +1,57 @@
+"""The identity that an agent's pod has: its service account, bound to a pod of its node."""
+
+import json
+import tempfile
+from pathlib import Path
+
+from hami_dra.lab.api import Api
+from hami_dra.lab.cluster import Cluster
+from hami_dra.lab.webhook import manifests
+
+NAME = "hami-dra-node"
+"""Of the service account and of its namespace."""
+
+
+def install(cluster: Cluster) -> None:
+    """Install what the agent's pods need: account, rights and policy; their pods too."""
+    component = manifests() / "components" / "node-agent"
+    with tempfile.TemporaryDirectory() as folder:
+        # kustomize takes relative paths alone.
+        relative = Path(*([".."] * (len(Path(folder).parts) - 1)), *component.parts[1:])
+        overlay = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "components": [str(relative)],
+        }
+        (Path(folder) / "kustomization.yaml").write_text(json.dumps(overlay))
+        cluster.kubectl("apply", "-k", folder)
+
+
+def account(cluster: Cluster, api: Api, node: str) -> dict[str, str]:
+    """Return the environment of a pod of the node, whose service account lies in a directory.
+
+    Returns:
+        variables for the agent's process.
+    """
+    pod = {
+        "metadata": {"name": f"agent-{node}"},
+        "spec": {
+            "nodeName": node,
+            "serviceAccountName": NAME,
+            "containers": [{"name": "agent", "image": "none"}],
+        },
+    }
+    made = api.create("pods", pod, namespace=NAME)
+    bound = ("--bound-object-kind=Pod", f"--bound-object-name=agent-{node}")
+    uid = f"--bound-object-uid={made['metadata']['uid']}"
+    token = cluster.kubectl("create", "token", NAME, "-n", NAME, *bound, uid).stdout.strip()
+    folder = cluster.directory / f"account-{node}"
+    folder.mkdir()
+    (folder / "token").write_text(token)
+    (folder / "ca.crt").write_bytes(cluster.ca_pem)
+    host, _, port = cluster.server.removeprefix("https://").rpartition(":")
+    return {
+        "KUBERNETES_SERVICE_HOST": host,
+        "KUBERNETES_SERVICE_PORT": port,
+        "HAMI_DRA_NODE_ACCOUNT": str(folder),
+    }
