@@ -68,6 +68,12 @@ class WatchCache(Generic[Value]):
         self._within: dict[str, dict[str, Value]] = {}
         self._written: dict[Key, _Written[Value]] = {}
         self._version = ""
+        self._lists = 0
+
+    @property
+    def lists(self) -> int:
+        """Tell how often the collection was read as a whole: once more after each lost line."""
+        return self._lists
 
     @property
     def is_synced(self) -> bool:
@@ -137,6 +143,7 @@ class WatchCache(Generic[Value]):
         for (namespace, name), value in found.items():
             self._within.setdefault(namespace, {})[name] = value
         self._advance(metadata["resourceVersion"])
+        self._lists += 1
         self._synced.set()
         self._changed()
 

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from certs.authority import KeyPair
@@ -59,6 +59,7 @@ class Cluster:
         version: str | None = None,
         directory: Path | None = None,
         audited: bool = False,
+        gates: Mapping[str, bool] = MappingProxyType({}),
     ) -> Self:
         """Start a control plane and return when pods can be created in it.
 
@@ -67,6 +68,7 @@ class Cluster:
                 `modules.DEFAULT`, which is built at its first use.
             directory: must not exist yet; default is a new one below the system's temporary one.
             audited: keep an audit log, see `audit`.
+            gates: feature gates of the API server alone, read anew whenever it starts.
         """
         assets = build.assets(version)
         launcher = Launcher((directory or _new_directory()).resolve())
@@ -76,7 +78,7 @@ class Cluster:
                 launcher=launcher,
                 version=assets.version,
                 issuer=issuer,
-                control_plane=bring_up(launcher, assets, issuer, audited=audited),
+                control_plane=bring_up(launcher, assets, issuer, audited=audited, gates=gates),
             )
         except BaseException:
             launcher.stop_all()

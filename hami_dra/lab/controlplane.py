@@ -7,6 +7,7 @@ arguments after the program. Versions differ in `feature_gates` alone.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from hami_dra.lab import pki
@@ -29,6 +30,8 @@ _LEFT_OUT = ("node-lifecycle-controller", "taint-eviction-controller")
 
 _OLDEST = (1, 34)
 _CONSUMABLE_CAPACITY_IS_DEFAULT = (1, 36)
+
+_NO_GATES: Mapping[str, bool] = MappingProxyType({})
 
 # Older etcd insists on host and port where it tells other members of itself; there are none.
 _ADVERTISED = f"http://{LOOPBACK}:1"
@@ -79,10 +82,18 @@ def etcd_arguments(layout: Layout) -> list[str]:
     ]
 
 
-def api_server_arguments(layout: Layout, ports: Ports, version: str) -> list[str]:
+def api_server_arguments(
+    layout: Layout, ports: Ports, version: str, gates: Mapping[str, bool] = _NO_GATES
+) -> list[str]:
     """Return how to call kube-apiserver: loopback only, with the authorization of a real cluster.
 
     Nodes are held to what kubelets may do, so that an agent that needs more fails here too.
+
+    Args:
+        layout: where things lie.
+        ports: where to listen.
+        version: of Kubernetes.
+        gates: feature gates of this server alone.
     """
     return [
         f"--etcd-servers={_socket_url(layout.etcd_socket)}",
@@ -105,7 +116,7 @@ def api_server_arguments(layout: Layout, ports: Ports, version: str) -> list[str
         "--allow-privileged=true",
         # Dials a service's pods by itself, so that webhooks need no kube-proxy.
         "--enable-aggregator-routing=true",
-        *_gates(version),
+        *_gates(version, gates),
     ]
 
 
@@ -170,8 +181,8 @@ def _serving(layout: Layout, name: str) -> list[str]:
     ]
 
 
-def _gates(version: str) -> list[str]:
-    gates = feature_gates(version)
+def _gates(version: str, more: Mapping[str, bool] = _NO_GATES) -> list[str]:
+    gates = {**feature_gates(version), **more}
     if not gates:
         return []
     text = ",".join(f"{name}={str(is_on).lower()}" for name, is_on in gates.items())

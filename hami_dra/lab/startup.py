@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from hami_dra.lab import audit, controlplane, pki
 from hami_dra.lab.build import Assets
@@ -42,6 +43,7 @@ def bring_up(
     issuer: Issuer,
     *,
     audited: bool = False,
+    gates: Mapping[str, bool] = MappingProxyType({}),
     choose_ports: Callable[[int], tuple[int, ...]] = free_ports,
     attempts: int = 3,
 ) -> ControlPlane:
@@ -52,10 +54,11 @@ def bring_up(
         assets: the programs.
         issuer: issues their certificates.
         audited: whether the API server keeps an audit log.
+        gates: feature gates of the API server alone, read anew whenever it starts.
         choose_ports: returns so many ports that are free now.
         attempts: fresh ports are free; taken so often, something else is wrong.
     """
-    start = _Start(launcher, assets, Ports(*choose_ports(3)), audited=audited)
+    start = _Start(launcher, assets, Ports(*choose_ports(3)), audited=audited, gates=gates)
     try:
         return start.run(issuer)
     except ComponentError as error:
@@ -67,6 +70,7 @@ def bring_up(
         assets,
         issuer,
         audited=audited,
+        gates=gates,
         choose_ports=choose_ports,
         attempts=attempts - 1,
     )
@@ -75,12 +79,21 @@ def bring_up(
 class _Start:
     """One attempt to start a control plane."""
 
-    def __init__(self, launcher: Launcher, assets: Assets, ports: Ports, *, audited: bool) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        assets: Assets,
+        ports: Ports,
+        *,
+        audited: bool,
+        gates: Mapping[str, bool],
+    ) -> None:
         self._launcher = launcher
         self._assets = assets
         self._layout = Layout(launcher.directory)
         self._ports = ports
         self._audited = audited
+        self._gates = gates
         self._processes: dict[str, Process] = {}
 
     def run(self, issuer: Issuer) -> ControlPlane:
@@ -135,13 +148,18 @@ class _Start:
     def _arguments(self, name: str) -> list[str]:
         if name == ETCD:
             return controlplane.etcd_arguments(self._layout)
+        if name == API_SERVER:
+            return self._api_server_arguments()
         arguments = {
-            API_SERVER: controlplane.api_server_arguments,
             CONTROLLER_MANAGER: controlplane.controller_manager_arguments,
             SCHEDULER: controlplane.scheduler_arguments,
         }[name]
-        found = arguments(self._layout, self._ports, self._assets.version)
-        if name == API_SERVER and self._audited:
+        return arguments(self._layout, self._ports, self._assets.version)
+
+    def _api_server_arguments(self) -> list[str]:
+        version = self._assets.version
+        found = controlplane.api_server_arguments(self._layout, self._ports, version, self._gates)
+        if self._audited:
             found += controlplane.audit_arguments(self._layout)
         return found
 

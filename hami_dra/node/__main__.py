@@ -31,7 +31,7 @@ _NOT_READY: Final = 3
 _RUN_ONLY: Final = frozenset(
     {
         *("instance", "library", "address", "port", "account", "kubeconfig", "context"),
-        *("log_format", "log_level"),
+        *("log_format", "log_level", "core_policy", "allow_disable"),
     }
 )
 

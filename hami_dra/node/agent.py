@@ -37,6 +37,7 @@ from hami_dra.node.record import Record
 from hami_dra.node.recovery import BOOT_ID, Recovery, recover
 from hami_dra.node.server import KubeletServer
 from hami_dra.node.settings import Settings
+from hami_dra.node.strictness import Strictness
 from hami_dra.node.troubles import Trouble, Troubles
 
 COMPONENT: Final = "hami-dra-node"
@@ -73,6 +74,7 @@ class Agent:
             name=settings.name,
             driver=settings.driver,
             split_count=settings.split_count,
+            strictness=Strictness(settings.core_policy, may_disable=settings.allow_disable),
         )
         self._board = HealthBoard(settings.name)
         self._publisher = Publisher(

@@ -9,7 +9,7 @@ from hami_dra.node import cdi, limit_files
 from hami_dra.node.allocation import PrepareError
 from hami_dra.node.files import Files, is_temporary, read, without_temporary
 from hami_dra.node.host import Directories, Host
-from hami_dra.node.limits import CONTROL_BYTES, USAGE_BYTES, Control, DeviceLimit
+from hami_dra.node.limits import CONTROL_BYTES, USAGE_BYTES, ClaimFlag, Control, DeviceLimit
 from hami_dra.node.record import Record, State
 from hami_dra.node.share import CardLimit, card_limits
 
@@ -115,7 +115,17 @@ class ClaimFiles:
         text = replace(record, state=State.PREPARED).text
         self._files.write(directory / RECORD, text.encode(), mode=0o600)
         self._files.step("create control and usage")
-        limit_files.create(directory, Control(tuple(_device_limit(each) for each in limits)))
+        limit_files.create(directory, _control(record, limits))
+
+
+def _control(record: Record, limits: Sequence[CardLimit]) -> Control:
+    how = record.strictness
+    return Control(
+        devices=tuple(_device_limit(each) for each in limits),
+        flags=ClaimFlag.ALLOW_DISABLE if how.may_disable else ClaimFlag.NONE,
+        core_policy=how.core_policy,
+        priority=how.priority,
+    )
 
 
 def sentence(error: Exception) -> PrepareError:

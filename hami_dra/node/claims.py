@@ -25,6 +25,7 @@ from hami_dra.node.host import Host
 from hami_dra.node.prepare import plan
 from hami_dra.node.record import Record, State
 from hami_dra.node.share import Share
+from hami_dra.node.strictness import of_claim
 from hami_dra.node.turns import Turns
 from hami_dra.node.work import Done, Work, together, value
 
@@ -194,7 +195,8 @@ class Claims:
         """Plan a claim against all others and remember it before anything of it exists."""
         metadata = claim["metadata"]
         uid: str = metadata["uid"]
-        node, library = self._host.node(), self._host.library()
+        node = self._host.node()
+        how = of_claim(claim, self._host.strictness())
         with self._mutex:
             shares = plan(claim, node, lambda card: self._books.held(card, besides=uid))
             before = self._books.get(uid)
@@ -206,7 +208,8 @@ class Claims:
                 name=str(metadata.get("name")),
                 state=State.PREPARING,
                 shares=shares,
-                library=library,
+                library=self._host.library() if how.has_library else "",
+                strictness=how,
             )
             if shares:
                 self._books.put(record)

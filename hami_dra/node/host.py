@@ -8,6 +8,7 @@ from typing import Protocol
 from hami_dra.node import cdi
 from hami_dra.node.cdi import Mount, NodeEdits
 from hami_dra.node.prepare import Node
+from hami_dra.node.strictness import Strictness
 
 
 class Host(Protocol):
@@ -18,6 +19,9 @@ class Host(Protocol):
 
     def edits(self) -> NodeEdits:
         """Return what containers need to use them."""
+
+    def strictness(self) -> Strictness:
+        """Return how strictly claims are held to their limits that wish for nothing."""
 
     def library(self) -> str:
         """Return the digest of the native library that new claims get; empty for none."""

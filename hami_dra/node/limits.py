@@ -203,12 +203,11 @@ def encode_control(control: Control) -> bytes:
         control.feed_sequence,
         control.measured_at_ns,
     )
-    devices = b"".join(_encode_device(device) for device in control.devices)
-    data = bytearray(CONTROL_BYTES)
-    data[: len(header) + len(devices)] = header + devices
+    devices = map(_encode_device, control.devices)
+    data = bytearray(b"".join((header, *devices)).ljust(CONTROL_BYTES, b"\0"))
     for slot, process in control.processes.items():
-        offset = _PROCESSES_OFFSET + slot * _PROCESS.size
-        data[offset : offset + _PROCESS.size] = _encode_process(process)
+        start = _PROCESSES_OFFSET + slot * _PROCESS.size
+        data[start : start + _PROCESS.size] = _encode_process(process)
     return bytes(data)
 
 
@@ -263,8 +262,7 @@ def _check_control(control: Control) -> None:
         raise ValueError(f"found {len(control.devices)} devices, expected at most {MAX_DEVICES}")
     if control.generation % 2 or control.feed_sequence % 2:
         raise ValueError("found an odd generation or feed sequence, expected even numbers")
-    strange = [slot for slot in control.processes if not 0 <= slot < MAX_SLOTS]
-    if strange:
+    if strange := [slot for slot in control.processes if not 0 <= slot < MAX_SLOTS]:
         raise ValueError(f"found slots {strange}, expected numbers below {MAX_SLOTS}")
 
 

@@ -12,6 +12,7 @@ from hami_dra.node.devices import device_name, resource_slice
 from hami_dra.node.inventory import Card
 from hami_dra.node.library import Library
 from hami_dra.node.prepare import Node
+from hami_dra.node.strictness import USUAL, Strictness
 
 _Found: TypeAlias = tuple[tuple[Card, ...], dict[str, CardTrouble], NodeEdits | None, str]
 
@@ -25,6 +26,7 @@ class NodeState:
         driver: our driver's name.
         split_count: how many tenants a card may have.
         library: the native library; None for none.
+        strictness: how strictly claims are held to their limits that wish for nothing.
     """
 
     def __init__(
@@ -35,9 +37,11 @@ class NodeState:
         driver: str,
         split_count: int,
         library: Library | None = None,
+        strictness: Strictness = USUAL,
     ) -> None:
         self._backend = backend
         self._library = library
+        self._strictness = strictness
         self._name = name
         self._driver = driver
         self._split_count = split_count
@@ -81,6 +85,10 @@ class NodeState:
         if self._edits is None:
             raise PrepareError(f"what containers need to use a card is not known: {self._problem}")
         return self._edits
+
+    def strictness(self) -> Strictness:
+        """Return how strictly claims are held to their limits that wish for nothing."""
+        return self._strictness
 
     def library(self) -> str:
         """Return the digest of the native library that new claims get; empty for none."""

@@ -74,7 +74,7 @@ class Publisher:
         self._wake = asyncio.Event()
         self._published = asyncio.Event()
         self._node_uid = ""
-        self._given_up: tuple[str, Json] | None = None
+        self._given_up: tuple[str, Json, int] | None = None
         self._last_write = float("-inf")
         self._cache: WatchCache[Json] = WatchCache(
             session,
@@ -153,7 +153,11 @@ class Publisher:
         except DroppedFieldsError:
             # What was stored is all that this server can store; do not fight it.
             stored = await self._session.get(f"{slices.PATH}/{name}")
-            self._given_up = (stored["metadata"]["resourceVersion"], wanted)
+            self._given_up = (
+                stored["metadata"]["resourceVersion"],
+                wanted,
+                self._cache.lists,
+            )
             self._cache.note(stored)
             raise
         self._metrics.writes.labels("write").inc()
@@ -200,11 +204,14 @@ class Publisher:
         return Trouble.DEVICE_PLUGIN in self._troubles.current()
 
     def _is_given_up(self, found: Json | None, wanted: Json) -> bool:
-        """Tell whether this server has already shown what it makes of the wanted slice."""
+        """Tell whether this server has already shown what it makes of the wanted slice.
+
+        One that was away may have come back with other feature gates.
+        """
         if self._given_up is None or found is None:
             return False
-        version, tried = self._given_up
-        return bool(found["metadata"]["resourceVersion"] == version and tried == wanted)
+        now = (found["metadata"]["resourceVersion"], wanted, self._cache.lists)
+        return bool(self._given_up == now)
 
     async def _refused(self, error: ApiError) -> float:
         """Tell people why, and return when to try again."""

@@ -8,9 +8,11 @@ from functools import cached_property
 from typing import Any, Final
 
 from hami_dra.migration import Json
+from hami_dra.node import strictness
 from hami_dra.node.share import Amounts, Share
+from hami_dra.node.strictness import USUAL, Strictness
 
-_NAMES: Final = frozenset({"namespace", "name", "state", "library", "shares"})
+_NAMES: Final = frozenset({"namespace", "name", "state", "library", "shares", "strictness"})
 
 
 class State(StrEnum):
@@ -37,6 +39,7 @@ class Record:
         state: how far it is.
         shares: what it holds.
         library: digest of the native library that its containers have; empty for none.
+        strictness: how strictly its containers are held to its limits.
         unknown: what a newer release wrote beside these.
     """
 
@@ -46,6 +49,7 @@ class Record:
     state: State
     shares: tuple[Share, ...]
     library: str = ""
+    strictness: Strictness = USUAL
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -68,6 +72,7 @@ class Record:
                 "name": self.name,
                 "state": self.state.value,
                 "library": self.library,
+                "strictness": strictness.to_json(self.strictness),
                 "shares": [_share_json(share) for share in self.shares],
             },
             separators=(",", ":"),
@@ -90,10 +95,20 @@ def from_json(uid: str, found: object) -> Record:
             state=State(found["state"]),
             shares=tuple(_share(each) for each in found["shares"]),
             library=str(found.get("library", "")),
+            strictness=_strictness(found.get("strictness")),
             unknown={name: value for name, value in found.items() if name not in _NAMES},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordError(f"found a broken record of claim {uid}: {error!r}") from error
+
+
+def _strictness(found: object) -> Strictness:
+    """Read how strict; a record of the first release says nothing of it."""
+    if found is None:
+        return USUAL
+    if not isinstance(found, dict):
+        raise TypeError(f"found {type(found).__name__}, expected an object")
+    return strictness.from_json(found)
 
 
 def _share_json(share: Share) -> Json:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, get_type_hints
 
 from hami_dra.logs import LogFormat
 from hami_dra.migration.names import DRIVER
+from hami_dra.node.limits import CorePolicy
 
 PREFIX: Final = "HAMI_DRA_NODE_"
 
@@ -75,6 +76,19 @@ def _name(text: str) -> str:
     if not 0 < len(text) <= 253:  # noqa: PLR2004 - of any object
         raise ValueError("expected 1 to 253 characters")
     return text
+
+
+def _switch(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError("expected true or false")
+    return text == "true"
+
+
+def _core_policy(text: str) -> CorePolicy:
+    known = {policy.name.lower(): policy for policy in CorePolicy}
+    if text not in known:
+        raise ValueError(f"expected one of {', '.join(known)}")
+    return known[text]
 
 
 def _level(text: str) -> str:
@@ -162,6 +176,22 @@ class Settings:
             " limits are told to containers but not enforced in them.",
         ),
     ] = None
+    core_policy: Annotated[
+        CorePolicy,
+        Described(
+            _core_policy,
+            "HAMi's gpuCorePolicy, when containers are held to their share of compute: default,"
+            " force or disable. A claim's annotation hami-dra.io/core-policy wins.",
+        ),
+    ] = CorePolicy.DEFAULT
+    allow_disable: Annotated[
+        bool,
+        Described(
+            _switch,
+            "true or false: whether a container may lift its own limits, as HAMi lets it, by"
+            " CUDA_DISABLE_CONTROL=true or by annotations of its claim.",
+        ),
+    ] = True
     address: Annotated[
         str,
         Described(str, "Address for probes and metrics. Default: every address of both families."),

@@ -67,8 +67,7 @@ class Bed:
 
     def start_agent(self, *more: str, name: str = AGENT) -> None:
         """Start an agent and wait until its cards are published and the kubelet has it."""
-        arguments = ["--profile", PROFILE, "--count", str(COUNT), "--library", str(stand_in())]
-        process = self.node.start_agent(*arguments, *more, name=name)
+        process = self.node.start_agent(*agent_arguments(), *more, name=name)
         mark = self.marks.get(name, 0)
         self.await_slice()
         until(
@@ -161,6 +160,11 @@ class Bed:
             what="no pod is left",
             timeout_s=60,
         )
+
+
+def agent_arguments() -> list[str]:
+    """Return the settings of the bed's agents."""
+    return ["--profile", PROFILE, "--count", str(COUNT), "--library", str(stand_in())]
 
 
 def stand_in() -> Path:

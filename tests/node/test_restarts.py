@@ -2,9 +2,11 @@
 
 import pytest
 
+from hami_dra.lab.controlplane import API_SERVER
+from hami_dra.lab.ports import free_ports
 from hami_dra.lab.realnode import CONTAINERD, KUBELET
 from hami_dra.lab.wait import until
-from tests.node.bed import NAMESPACE, Bed, container, pod
+from tests.node.bed import NAMESPACE, Bed, agent_arguments, container, pod
 
 pytestmark = pytest.mark.cluster
 
@@ -140,3 +142,44 @@ def test_a_node_made_anew_has_its_cards(bed: Bed) -> None:
     until(owner, what="the slice belongs to the new node", timeout_s=60)
     bed.apply(pod("after", container(gpu="1", gpumem="1000")))
     bed.await_running("after")
+
+
+def test_a_pod_whose_claim_cannot_be_read_waits_with_the_reason_and_starts_later(
+    bed: Bed,
+) -> None:
+    # The kubelet has an API server and the agent has none: the kubelet reads claims before it asks.
+    bed.stop_agent()
+    [port] = free_ports(1)
+    lost = bed.cluster.directory / "lost.kubeconfig"
+    told = bed.cluster.kubeconfig.read_text()
+    lost.write_text(told.replace(bed.cluster.server, f"https://127.0.0.1:{port}"))
+    bed.node.start_agent(*agent_arguments(), kubeconfig=lost)
+    bed.apply(pod("early", container(gpu="1", gpumem="1000")))
+    until(
+        lambda: "could not be read from the API server" in bed.events("early"),
+        what="the events of the pod say why",
+        timeout_s=120,
+    )
+    assert bed.files() == []
+
+    bed.stop_agent()
+    bed.start_agent()
+    bed.await_running("early", timeout_s=180)
+
+
+def test_a_pod_that_ends_while_the_api_server_is_away_leaves_nothing(bed: Bed) -> None:
+    stubborn = pod("late", container(gpu="1", gpumem="1000"), terminationGracePeriodSeconds=3)
+    bed.apply(stubborn)
+    bed.await_running("late")
+    bed.api.delete("pods", "late", namespace=NAMESPACE, wait=False)
+    bed.cluster.processes[API_SERVER].stop()
+    try:
+        until(lambda: not bed.files(), what="the claim is unprepared", timeout_s=120)
+    finally:
+        bed.cluster.restart(API_SERVER)
+
+    until(
+        lambda: bed.api.find("pods", "late", namespace=NAMESPACE) is None,
+        what="the pod is gone",
+        timeout_s=120,
+    )

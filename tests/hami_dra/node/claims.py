@@ -16,6 +16,7 @@ from hami_dra.node.host import Directories
 from hami_dra.node.prepare import Node
 from hami_dra.node.recovery import Recovery, recover
 from hami_dra.node.simulated import cards
+from hami_dra.node.strictness import USUAL, Strictness
 
 DRIVER = "gpu.example.com"
 NODE = "n1"
@@ -75,6 +76,7 @@ class FakeHost:
     )
     container: NodeEdits = field(default_factory=NodeEdits)
     digest: str = ""
+    how: Strictness = USUAL
 
     def node(self) -> Node:
         """Return the cards."""
@@ -84,13 +86,17 @@ class FakeHost:
         """Return what containers need."""
         return self.container
 
+    def strictness(self) -> Strictness:
+        """Return how strict the node is."""
+        return self.how
+
     def library(self) -> str:
         """Return the digest of the library."""
         return self.digest
 
     def library_mounts(self, digest: str) -> Sequence[Mount]:
         """Mount nothing."""
-        assert digest == self.digest
+        assert digest in {"", self.digest}
         return ()
 
 
