@@ -10,7 +10,7 @@ from hami_dra.install.admission import PolicyText
 from hami_dra.install.manifests import AGENT, Certificates, Choice, objects
 from hami_dra.kube.templates import MemoryTemplates
 from hami_dra.migration import Json, Policy
-from hami_dra.node.settings import Settings as AgentSettings
+from hami_dra.node.settings import read as read_agent_settings
 from tests.tools import manifests
 from tests.tools.manifests import ROOT
 from webhook.app import Dependencies, create_app
@@ -156,7 +156,7 @@ def test_the_agent_understands_its_arguments_and_has_its_directories() -> None:
     pairs = (argument.removeprefix("--").split("=") for argument in container["args"])
     arguments = {name.replace("-", "_"): value for name, value in pairs}
 
-    settings = AgentSettings(name="node", **arguments)
+    settings = read_agent_settings({}, {"name": "node", **arguments})
 
     assert settings.port == container["ports"][0]["containerPort"]
     assert template["metadata"]["annotations"]["prometheus.io/port"] == str(settings.port)
