@@ -100,7 +100,10 @@ class Judge:
             yield replace(base, reason=str(rejected))
             return
         is_done = is_done and bool(read(live).containers)
-        yield self._judged(base, workload, pod, made, is_done=is_done)
+        judged = self._judged(base, workload, pod, made, is_done=is_done)
+        # A managed name somewhere else than in what a container asks for means nothing.
+        if judged.asked or judged.told:
+            yield judged
 
     def _judged(
         self, base: Finding, workload: Workload, pod: Json, made: Migration, *, is_done: bool

@@ -21,6 +21,7 @@ from hami_dra.cli.inventory import read_cards
 from hami_dra.cli.live import Live
 from hami_dra.cli.output import write
 from hami_dra.cli.table import plain
+from hami_dra.kube.session import Session
 from hami_dra.migration import Policy
 
 _FORMATS: Final[Mapping[str, Callable[[Audit], str]]] = {
@@ -78,8 +79,14 @@ def audit(live: Live, policy: Policy, asked: Asked) -> None:
         date=asked.date or datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
     progress = _Progress()
-    found = live.run(lambda session: read(session, request, progress))
-    progress.clear()
+
+    async def work(session: Session) -> Audit:
+        try:
+            return await read(session, request, progress)
+        finally:
+            progress.clear()
+
+    found = live.run(work)
     if asked.html is not None:
         write(asked.html, as_html(found).encode())
     typer.echo(_FORMATS[asked.output](found), nl=False)

@@ -227,6 +227,8 @@ def test_a_leader_with_a_template_of_its_own_is_no_worker() -> None:
             "batch/v1", "Job", **JOB, status={"conditions": [{"type": "Failed", "status": "True"}]}
         ),
         deployment({"cpu": 1}),
+        pod({"cpu": 1}, status={"allocatable": SHARE}),
+        item("v1", "Pod", spec={"nodeSelector": {"nvidia.com/gpu": "true"}, "containers": []}),
         item("v1", "LimitRange", spec={"limits": [{"max": {"nvidia.com/gpu": 1}}]}),
         item("ray.io/v1", "RayCluster", spec={"workerGroupSpecs": []}),
     ],
