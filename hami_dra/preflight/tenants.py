@@ -25,11 +25,14 @@ def limit_ranges(evidence: Evidence, policy: Policy) -> Verdict:
             f" {least[0].partition('/')[2]}   # remove the minimum",
         )
     if filled := [title(item) for item in found if managed & set(_defaulted(item))]:
+        # Where no default is written, the API server copies the maximum into it.
+        copied = demands[filled[0]].maximum
         return warned(
             f"{names(filled)} give every container a converted resource by default",
             expected="no default of a converted resource",
             fix=f"kubectl -n {filled[0].partition('/')[0]} edit limitrange"
-            f" {filled[0].partition('/')[2]}   # remove the default",
+            f" {filled[0].partition('/')[2]}   # remove the default"
+            + (", and the maximum, which becomes one" if copied else ""),
         )
     if capped := [name for name, limits in demands.items() if limits.maximum]:
         return warned(

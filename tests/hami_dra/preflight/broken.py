@@ -260,6 +260,9 @@ BROKEN: dict[str, tuple[dict[str, Any], str, Status, str, str]] = {
     "a maximum": (
         limits(max=GPU), "limit-ranges", WARN, "team/lr set a maximum", "ResourceQuota",
     ),
+    "a maximum, as the API server completes it": (
+        limits(max=GPU, default=GPU), "limit-ranges", WARN, "by default", "and the maximum",
+    ),
     "a toothless quota": (
         {
             "quotas": [named("q", hard={"limits.nvidia.com/gpumem": "8000"}), named("cpu")],
