@@ -101,6 +101,7 @@ class Installer:
             await self._delete(item)
         for item in namespaces:
             await self._delete(item)
+        for item in namespaces:
             await self._await_gone(item)
 
     async def _check_unused(self, agents: Iterable[Json]) -> None:
@@ -200,5 +201,11 @@ def _is_ours(item: Json) -> bool:
 def _change(before: Json | None, after: Json) -> str:
     if before is None:
         return "created"
-    same = before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
-    return "unchanged" if same else "configured"
+    return "unchanged" if _content(before) == _content(after) else "configured"
+
+
+def _content(item: Json) -> Json:
+    """Return an object without what controllers and the API server note in it all the time."""
+    notes = ("resourceVersion", "managedFields")
+    metadata = {key: value for key, value in item["metadata"].items() if key not in notes}
+    return {key: value for key, value in item.items() if key != "status"} | {"metadata": metadata}

@@ -3,17 +3,20 @@
 Every pod's outcome is checked against what legacy HAMi would have given it.
 """
 
+import re
 import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from hami_dra.cli.table import table
-from hami_dra.lab import webhook
+from hami_dra.lab import demo_node, webhook
 from hami_dra.lab.api import Api
 from hami_dra.lab.cluster import Cluster
 from hami_dra.lab.failure import LabError
@@ -29,9 +32,14 @@ NODES: Final[Mapping[str, Mapping[str, int]]] = {
 }
 """The demo's nodes and their cards."""
 
+REAL: Final = "node-a100"
+"""The node that runs its pods, where there can be one."""
+
 _WHOLE: Final = 100
+_IMAGE: Final = re.compile(r"^\s*image: (\S+)", re.MULTILINE)
 _USE_UUID: Final = "nvidia.com/use-gpuuuid"
 _COLUMNS: Final = ("POD", "ASKED FOR", "NODE", "CARD", "MODEL", "MEMORY", "CORES", "TENANTS")
+_SEEN: Final = ("POD", "ITS CONTAINER SEES", "WHAT IT MAY USE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +77,29 @@ _PODS: Final = sum(wanted.pods for wanted in EXAMPLES.values())
 def demo(
     *, keep: Annotated[bool, typer.Option("--keep", help="Leave everything running.")] = False
 ) -> None:
-    """Show legacy GPU manifests run unchanged on DRA, on a real control plane of this host."""
+    """Show legacy GPU manifests run unchanged on DRA, on a real control plane of this host.
+
+    With root, the pods of one node run; the other one, or both, are simulated.
+    """
     clock = _Clock()
-    with scene(NODES, say=clock.say) as shown:
+    simulated = {name: cards for name, cards in NODES.items() if name != REAL or keep}
+    with (
+        scene(simulated, say=clock.say) as shown,
+        nullcontext() if keep else demo_node.node(shown, REAL, NODES[REAL], clock.say) as real,
+    ):
+        examples = webhook.manifests() / "examples"
+        if real:
+            demo_node.have_images(real, images(examples))
         clock.say("applying manifests/examples, unmodified")
-        shown.cluster.kubectl("apply", "-f", str(webhook.manifests() / "examples"))
+        shown.cluster.kubectl("apply", "-f", str(examples))
         clock.say(f"waiting until all {_PODS} pods are scheduled")
         pods = _await_scheduled(shown.api)
         shares = read_shares(shown.api, "default")
-        clock.say("done")
         print(f"\n{table([_COLUMNS, *_rows(pods, shares)], gap='  ')}", flush=True)
+        if real:
+            rows = [_seen_row(shown.cluster, pod) for pod in pods if _is_on(pod, REAL)]
+            print(f"\n{table([_SEEN, *rows], gap='  ')}", flush=True)
+        clock.say("done")
         wrong = list(differences(pods, shares))
         if keep:
             _keep(shown.cluster)
@@ -181,6 +202,20 @@ def _legacy_words(pod: Json) -> str:
         if name.startswith("nvidia.com/")
     )
     return " ".join((*amounts, *choices))
+
+
+def images(examples: Path) -> set[str]:
+    """Name the images that the examples run."""
+    return {name for file in examples.glob("*.yaml") for name in _IMAGE.findall(file.read_text())}
+
+
+def _is_on(pod: Json, node: str) -> bool:
+    return bool(pod["spec"]["nodeName"] == node)
+
+
+def _seen_row(cluster: Cluster, pod: Json) -> tuple[str, ...]:
+    name: str = pod["metadata"]["name"]
+    return (name, *demo_node.seen(cluster, name))
 
 
 def _keep(cluster: Cluster) -> None:

@@ -123,17 +123,24 @@ def write_archive(path: Path, name: str, layer: Layer, config: Mapping[str, Any]
     return digest
 
 
-def write_image(path: Path, name: str, programs: Sequence[str] = PROGRAMS) -> None:
+def write_image(
+    path: Path,
+    name: str,
+    programs: Sequence[str] = PROGRAMS,
+    *,
+    command: Sequence[str] = ("/bin/sleep", "1000000"),
+) -> None:
     """Write an image of programs of this host.
 
     Args:
         path: the archive.
         name: of the image, such as `example.com/probe:1`.
         programs: what it can run, found on PATH.
+        command: what it runs where a pod does not say.
     """
     layer = Layer()
     layer.add_programs({f"bin/{program}": _find(program) for program in programs})
-    config = {"Cmd": ["/bin/sleep", "1000000"], "Env": ["PATH=/bin"]}
+    config = {"Cmd": [*command], "Env": ["PATH=/bin"]}
     write_archive(path, name, layer, config)
 
 

@@ -39,10 +39,13 @@ _NAMESPACE: Final = "namespace"
 _CONSTANT: Final = Path("/var/lib/kubelet")
 _HTTPS: Final = 443
 _CGROUPS: Final = Path("/sys/fs/cgroup")
-# What the kubelet sets for the whole machine.
+# What the kubelet and the network of pods set for the whole machine.
 _KERNEL: Final = tuple(
     Path("/proc/sys") / name
-    for name in ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops")
+    for name in (
+        *("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops"),
+        "net/ipv4/ip_forward",
+    )
 )
 
 
@@ -117,8 +120,6 @@ class RealNode:
         """Start the product's agent on the node, with simulated cards."""
         given = [
             *("--name", self.name, "--devices", "simulated"),
-            *("--kubelet-directory", str(self.layout.kubelet)),
-            *("--cdi-directory", str(self.layout.cdi), "--run-directory", str(self.layout.run)),
             *("--kubeconfig", str(kubeconfig or self.cluster.kubeconfig)),
             *("--address", "127.0.0.1", "--port", "0", "--log-format", "text"),
         ]
@@ -250,7 +251,7 @@ def _api_service(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def _kernel_settings() -> Iterator[None]:
-    """Put back what the kubelet sets for the whole machine."""
+    """Put back what was set for the whole machine."""
     before = {path: path.read_text() for path in _KERNEL}
     try:
         yield
