@@ -25,9 +25,9 @@ class _Budget(ctypes.Structure):
         ("fed", ctypes.c_uint64),
         ("credit_ns", ctypes.c_int64),
         ("refilled_at_ns", ctypes.c_uint64),
-        ("launches", ctypes.c_uint64),
+        ("pending", ctypes.c_uint64),
         ("cost_ns", ctypes.c_uint64),
-        ("window", ctypes.c_uint64),
+        ("done", ctypes.c_uint64),
         ("busy_seen_ns", ctypes.c_uint64),
         ("trued_at_ns", ctypes.c_uint64),
         ("cost_weight", ctypes.c_uint64),
@@ -112,6 +112,7 @@ class _World:
             left -= done
             if done == need:
                 self.line.pop(0)
+                self.arithmetic.vgpu_budget_done(ctypes.byref(tenant.budget), tenant.kernels)
             else:
                 self.line[0] = (tenant, need - done)
         self.now += step
