@@ -158,7 +158,7 @@ void vgpu_budget_assume(struct vgpu_usage_device* budget, uint64_t now_ns)
         return;
     store(&budget->busy_seen_ns, NOT_MEASURED);
     store(&budget->done, 0);
-    if (!load(&budget->cost_weight))
+    if (!has_room(budget))
         subtract(&budget->pending, (load(&budget->pending) + 1) / 2);
 }
 

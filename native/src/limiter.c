@@ -198,11 +198,9 @@ static void abandon(void)
 }
 
 /* Where nobody measures, some launches are timed: all of the first, then few. */
-static uint32_t timed_scale(const struct vgpu_device* device, uint64_t now)
+static uint32_t timed_scale(void)
 {
     static _Thread_local uint32_t dice = 1;
-    if (is_fresh(device->parts[0].claim->control, now))
-        return 0;
     if (batch.launched < BATCH)
         return 1;
     dice = dice * 1664525u + 1013904223u;
@@ -221,11 +219,14 @@ static bool pay(struct vgpu_device* device, uint32_t launches)
     struct vgpu_usage_device* budget = &books->usage->devices[number];
     struct vgpu_slot_device* mine = &books->usage->slots[books->slot].devices[number];
     uint64_t now = now_ns();
-    true_up(claim->control, number, budget);
+    bool is_measured = is_fresh(claim->control, now);
+    vgpu_marks_collect();
+    if (is_measured)
+        true_up(claim->control, number, budget);
     uint32_t size = batch_size(budget, launches);
     __atomic_fetch_add(&mine->launches, size, __ATOMIC_RELAXED);
     __atomic_fetch_add(&mine->pending, size, __ATOMIC_RELAXED);
-    batch.pending = (struct vgpu_pending) { budget, mine, size, timed_scale(device, now), 0, 0 };
+    batch.pending = (struct vgpu_pending) { budget, mine, size, is_measured ? 0 : timed_scale(), 0, 0 };
     batch.cost_ns = vgpu_budget_cost_ns(budget);
     batch.device = device;
     batch.generation = atomic_load_explicit(&vgpu_generation_seen, memory_order_relaxed);

@@ -136,7 +136,6 @@ struct vgpu_mark* vgpu_mark_take(CUstream stream, const struct vgpu_pending* pen
         || pthread_mutex_trylock(&lock))
         return NULL;
     int mode = exchanged(CU_STREAM_CAPTURE_MODE_RELAXED);
-    collect();
     struct vgpu_mark* mark = next_free(here);
     exchanged(mode);
     pthread_mutex_unlock(&lock);
