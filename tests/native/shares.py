@@ -58,7 +58,7 @@ class _Card:
         # A copy, because a driver that is loaded already stays with the card it saw first.
         copy = shutil.copy(built.fake / "libcuda.so.1", state.parent)
         os.environ["VGPU_FAKE_STATE"] = str(state)
-        self._driver = ctypes.CDLL(copy)
+        self._driver = ctypes.CDLL(str(copy))
         self._driver.fake_process_busy_ns.restype = ctypes.c_uint64
 
     def busy_ns(self, process: subprocess.Popen[str]) -> int:
