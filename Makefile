@@ -87,8 +87,8 @@ native-test: $(STAMP) ## Run the tests of the native library on a fake driver.
 	@$(BIN)/pytest tests/native
 
 .PHONY: native-bench
-native-bench: $(STAMP) ## Measure the native library on a fake driver: make native-bench LIBRARY=PATH compares another.
-	@$(BIN)/python -m tests.native.bench $(if $(LIBRARY),--library "$(LIBRARY)")
+native-bench: native ## Measure the native library on a fake driver: make native-bench LIBRARY=PATH compares another.
+	@$(BIN)/python -m tests.native.bench $(if $(LIBRARY),--library "$(LIBRARY)") $(ARGS)
 
 .PHONY: check
 check: $(STAMP) ## Lint, check types and architecture; changes nothing.

@@ -125,7 +125,8 @@ struct vgpu_slot_device {
     uint64_t refusals;
     uint64_t launches; /* counted only while the share of compute is limited */
     uint64_t throttled_ns; /* time that launches were held back */
-    uint64_t reserved[2];
+    uint64_t pending; /* of those launches, the ones not known to have ended */
+    uint64_t reserved;
 };
 
 /* vgpu_slot.state */
@@ -157,10 +158,10 @@ struct vgpu_usage_device {
     uint64_t fed_sequence; /* the last feed that was worked into the slots */
     int64_t credit_ns; /* GPU time that may still be spent; negative is debt */
     uint64_t refilled_at_ns;
-    uint64_t launches; /* since the last true-up */
-    uint64_t cost_ns; /* what one launch is taken to cost until then */
-    uint64_t window; /* launches that may go until then */
-    uint64_t busy_seen_ns; /* busy_ns at the last true-up */
+    uint64_t pending; /* launches that have not ended, as far as is known */
+    uint64_t cost_ns; /* GPU time that one launch is expected to take */
+    uint64_t done; /* launches that ended since the last true-up */
+    uint64_t busy_seen_ns; /* busy_ns at the last true-up; UINT64_MAX: nobody measured since */
     uint64_t trued_at_ns; /* measured_at_ns of the last true-up */
     uint64_t cost_weight; /* launches that cost_ns was learnt from */
 };

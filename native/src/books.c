@@ -1,4 +1,5 @@
 #include "books.h"
+#include "budget.h"
 #include "crash.h"
 #include "lock.h"
 #include "log.h"
@@ -155,7 +156,7 @@ static void bury(struct vgpu_claim* claim, uint32_t number, uint32_t pid, uint64
     for (uint32_t device = 0; device < VGPU_DEVICES; device++) {
         struct vgpu_usage_device* shared = &books->usage->devices[device];
         struct vgpu_slot_device* dead = &slot->devices[device];
-        if (!vgpu_slot_sum(dead))
+        if (!vgpu_slot_sum(dead) && !load(&dead->pending))
             continue;
         if (!vgpu_usage_lock(books->usage, device))
             return;
@@ -164,6 +165,7 @@ static void bury(struct vgpu_claim* claim, uint32_t number, uint32_t pid, uint64
             uint64_t bytes = vgpu_slot_sum(dead);
             for (int kind = 0; kind < VGPU_KINDS; kind++)
                 store(&dead->bytes[kind], 0);
+            vgpu_budget_done(shared, __atomic_exchange_n(&dead->pending, 0, __ATOMIC_RELAXED));
             CRASH_POINT("bury");
             store(&shared->total_bytes, minus(load(&shared->total_bytes), bytes));
         }

@@ -98,19 +98,27 @@ static bool open_claim(const char* parent, const char* uid)
     return true;
 }
 
+static int is_visible(const struct dirent* entry) { return entry->d_name[0] != '.'; }
+
+/* Not alphasort, whose order depends on each process's locale. */
+static int by_name(const struct dirent** left, const struct dirent** right)
+{
+    return strcmp((*left)->d_name, (*right)->d_name);
+}
+
+/* In one order for all processes: of several claims with the same GPU, the first keeps the budget of compute.
+ */
 static bool open_directory(const char* path, bool* is_there)
 {
-    DIR* listing = opendir(path);
+    struct dirent** entries = NULL;
+    int count = scandir(path, &entries, is_visible, by_name);
     bool is_whole = true;
-    *is_there = false;
-    for (struct dirent* entry; listing && (entry = readdir(listing));) {
-        if (entry->d_name[0] == '.')
-            continue;
-        *is_there = true;
-        is_whole &= open_claim(path, entry->d_name);
+    *is_there = count > 0;
+    for (int i = 0; i < count; i++) {
+        is_whole &= open_claim(path, entries[i]->d_name);
+        free(entries[i]);
     }
-    if (listing)
-        closedir(listing);
+    free(entries);
     return is_whole;
 }
 

@@ -1,6 +1,7 @@
 /* The start of the library, and the ends of contexts, which take all their memory along. */
 #include "devices.h"
 #include "hooks.h"
+#include "marks.h"
 #include "reclaim.h"
 
 int vgpu_init(int (*real)(unsigned int), unsigned int flags)
@@ -20,6 +21,8 @@ static void drop(const void* context)
 
 int vgpu_context_destroy(int (*real)(CUcontext), CUcontext context)
 {
+    if (vgpu_is_limited())
+        vgpu_marks_drop(context);
     int result = real(context);
     if (result == CUDA_SUCCESS && vgpu_is_limited())
         drop(context);
@@ -51,6 +54,7 @@ static CUcontext primary_of(CUdevice device)
 int vgpu_primary_release(int (*real)(CUdevice), CUdevice device)
 {
     CUcontext context = vgpu_is_limited() ? primary_of(device) : NULL;
+    vgpu_marks_drop(context);
     int result = real(device);
     if (result == CUDA_SUCCESS && context && !is_active(device)) {
         drop(context);

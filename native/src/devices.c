@@ -84,6 +84,7 @@ static void after_fork(void)
     vgpu_pools_forget();
     vgpu_graphs_forget();
     vgpu_limiter_forget();
+    vgpu_marks_forget();
     vgpu_contexts_changed();
     atomic_store_explicit(&vgpu_phase, VGPU_UNKNOWN, memory_order_release);
 }

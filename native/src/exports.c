@@ -4,11 +4,20 @@
 
 #define NVML_ERROR_FUNCTION_NOT_FOUND 13
 
-/* hStream stands behind seven numbers of four bytes. */
+/* hStream stands behind seven numbers of four bytes; in CUDA_LAUNCH_PARAMS, behind a pointer as well. */
 static inline CUstream vgpu_config_stream(const CUlaunchConfig* config)
 {
     return config ? ((const CUstream*)(const void*)config)[4] : NULL;
 }
+
+static inline CUstream vgpu_first_stream(const CUDA_LAUNCH_PARAMS* list)
+{
+    return list ? ((const CUstream*)(const void*)list)[5] : NULL;
+}
+
+/* Functions of the per-thread form mean another stream by NULL. */
+#define STREAM_0(stream) (stream)
+#define STREAM_1(stream) ((stream) ? (stream) : (CUstream)2)
 
 #define WITH_REAL(...) (real, __VA_ARGS__)
 
@@ -28,8 +37,11 @@ static inline CUstream vgpu_config_stream(const CUlaunchConfig* config)
         int(*real) params = (int(*) params)vgpu_real_of(HOOK_##symbol);                                      \
         if (UNLIKELY(real == NULL))                                                                          \
             return CUDA_ERROR_NOT_FOUND;                                                                     \
-        if (UNLIKELY(vgpu_gate_is_on()))                                                                     \
-            vgpu_gate(stream, 1);                                                                            \
+        if (UNLIKELY(vgpu_gate_is_on()) && UNLIKELY(vgpu_gate(STREAM_##per_thread(stream), 1))) {            \
+            int result = real args;                                                                          \
+            vgpu_launched(STREAM_##per_thread(stream));                                                      \
+            return result;                                                                                   \
+        }                                                                                                    \
         return real args;                                                                                    \
     }
 

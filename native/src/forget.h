@@ -8,5 +8,6 @@ void vgpu_arrays_forget(void);
 void vgpu_pools_forget(void);
 void vgpu_graphs_forget(void);
 void vgpu_limiter_forget(void);
+void vgpu_marks_forget(void);
 
 #endif

@@ -161,11 +161,13 @@ int vgpu_graph_launch(int (*real)(CUgraphExec, CUstream), CUgraphExec exec, CUst
     struct vgpu_record instance;
     if (!vgpu_is_limited() || !vgpu_table_get(&instances, (uintptr_t)exec, &instance))
         return real(exec, stream);
-    if (UNLIKELY(vgpu_gate_is_on()))
-        vgpu_gate(stream, instance.owner ? (uint32_t)instance.owner : 1);
-    if (!instance.bytes || instance.count == current_round())
-        return real(exec, stream);
-    return launch_unbacked(real, exec, stream, &instance);
+    bool is_marked
+        = UNLIKELY(vgpu_gate_is_on()) && vgpu_gate(stream, instance.owner ? (uint32_t)instance.owner : 1);
+    bool is_backed = !instance.bytes || instance.count == current_round();
+    int result = is_backed ? real(exec, stream) : launch_unbacked(real, exec, stream, &instance);
+    if (is_marked)
+        vgpu_launched(stream);
+    return result;
 }
 
 int vgpu_graph_exec_destroy(int (*real)(CUgraphExec), CUgraphExec exec)

@@ -3,21 +3,41 @@
 #include "claims.h"
 #include "devices.h"
 #include "forget.h"
-#include "log.h"
+#include "marks.h"
 
+#include <string.h>
 #include <time.h>
 
 #define SLICE_NS UINT64_C(20000000) /* longest sleep without a look at the limits */
 #define STALE_NS UINT64_C(2000000000) /* an agent that measured nothing for so long is not there */
+#define REAP_PERIOD_NS UINT64_C(1000000000)
 #define ALL 100u
+#define BATCH 64u /* launches that a thread pays for at once, at most */
+#define BATCH_NS UINT64_C(1000000) /* and what they may cost together */
+#define TIMED 8u /* where nobody measures, one batch in so many is timed */
 
 static const uint64_t no_generation;
 _Atomic uint32_t vgpu_gate_word;
 const uint64_t* _Atomic vgpu_generation = &no_generation;
 _Atomic uint64_t vgpu_generation_seen;
 
+/*
+ * What this thread has paid for and not launched yet, so that most launches touch nothing that threads share.
+ * The first launches are paid one by one: short programs are counted exactly.
+ */
+static _Thread_local struct {
+    const struct vgpu_device* device;
+    uint64_t generation;
+    uint64_t launched; /* by this thread so far */
+    uint32_t left;
+    uint64_t cost_ns; /* paid for each */
+    struct vgpu_mark* mark;
+    struct vgpu_pending pending;
+} batch;
+
 void vgpu_limiter_forget(void)
 {
+    memset(&batch, 0, sizeof batch);
     atomic_store(&vgpu_generation, &no_generation);
     atomic_store(&vgpu_generation_seen, 0);
     atomic_store(&vgpu_gate_word, 0);
@@ -124,6 +144,7 @@ static void wait_for_credit(struct vgpu_device* device, struct vgpu_usage_device
 {
     struct vgpu_claim* claim = device->parts[0].claim;
     uint64_t start = now_ns();
+    uint64_t reaped_at = start;
     for (uint64_t now = start;; now = now_ns()) {
         uint32_t percent = share(device);
         bool is_held = is_blocked(device);
@@ -134,8 +155,14 @@ static void wait_for_credit(struct vgpu_device* device, struct vgpu_usage_device
         else
             vgpu_budget_assume(budget, now);
         vgpu_budget_refill(budget, percent, now);
+        vgpu_marks_collect();
         if (!is_held && vgpu_budget_is_open(budget))
             break;
+        /* What a killed process had on its way does not come back by itself. */
+        if (now - reaped_at > REAP_PERIOD_NS) {
+            vgpu_reap(device);
+            reaped_at = now;
+        }
         uint64_t missing = vgpu_budget_wait_ns(budget, percent);
         sleep_ns(is_held ? SLICE_NS : missing > 1000000 ? missing : 1000000);
     }
@@ -152,25 +179,93 @@ static struct vgpu_device* current_device(void)
     return vgpu_here(&place) ? vgpu_device(place.ordinal) : NULL;
 }
 
-void vgpu_gate(CUstream stream, uint32_t launches)
+/* How many launches to pay for, when `launches` are about to go. */
+static uint32_t batch_size(const struct vgpu_usage_device* budget, uint32_t launches)
+{
+    uint64_t size = BATCH_NS / vgpu_budget_cost_ns(budget);
+    size = size < BATCH ? size : BATCH;
+    size = size < batch.launched / 16 ? size : batch.launched / 16;
+    /* With several claims only the first one's generation is watched, so each launch looks for itself. */
+    return vgpu_claim_count() > 1 || size < launches ? launches : (uint32_t)(size - size % launches);
+}
+
+/* What was paid for and will not be launched under this batch any more. */
+static void abandon(void)
+{
+    if (batch.left)
+        vgpu_pending_end(&batch.pending);
+    batch.left = 0;
+}
+
+/* Where nobody measures, some launches are timed: all of the first, then few. */
+static uint32_t timed_scale(void)
+{
+    static _Thread_local uint32_t dice = 1;
+    if (batch.launched < BATCH)
+        return 1;
+    dice = dice * 1664525u + 1013904223u;
+    return (dice >> 16) % TIMED ? 0 : TIMED;
+}
+
+/* Pays for a batch; false when the GPU is not limited now. */
+static bool pay(struct vgpu_device* device, uint32_t launches)
+{
+    struct vgpu_claim* claim = device->parts[0].claim;
+    uint32_t number = device->parts[0].number;
+    struct vgpu_books* books = atomic_load_explicit(&claim->books, memory_order_acquire);
+    bool is_held = is_blocked(device);
+    if (!books || (share(device) == ALL && !is_held))
+        return false;
+    struct vgpu_usage_device* budget = &books->usage->devices[number];
+    struct vgpu_slot_device* mine = &books->usage->slots[books->slot].devices[number];
+    uint64_t now = now_ns();
+    bool is_measured = is_fresh(claim->control, now);
+    vgpu_marks_collect();
+    if (is_measured)
+        true_up(claim->control, number, budget);
+    uint32_t size = batch_size(budget, launches);
+    __atomic_fetch_add(&mine->launches, size, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&mine->pending, size, __ATOMIC_RELAXED);
+    batch.pending = (struct vgpu_pending) { budget, mine, size, is_measured ? 0 : timed_scale(), 0, 0 };
+    batch.cost_ns = vgpu_budget_cost_ns(budget);
+    batch.device = device;
+    batch.generation = atomic_load_explicit(&vgpu_generation_seen, memory_order_relaxed);
+    batch.left = size;
+    batch.launched += size;
+    if (!vgpu_budget_spend(budget, size) || is_held)
+        wait_for_credit(device, budget);
+    return true;
+}
+
+bool vgpu_gate(CUstream stream, uint32_t launches)
 {
     if (!vgpu_is_limited())
-        return;
+        return false;
     refresh();
     struct vgpu_device* device
         = atomic_load_explicit(&vgpu_gate_word, memory_order_relaxed) ? current_device() : NULL;
     if (!device || is_capturing(stream))
-        return;
-    struct vgpu_claim* claim = device->parts[0].claim;
-    struct vgpu_books* books = atomic_load_explicit(&claim->books, memory_order_acquire);
-    bool is_limited = share(device) < ALL;
-    if (!books || (!is_limited && !is_blocked(device)))
-        return;
-    struct vgpu_usage_device* budget = &books->usage->devices[device->parts[0].number];
-    true_up(claim->control, device->parts[0].number, budget);
-    struct vgpu_slot_device* mine = &books->usage->slots[books->slot].devices[device->parts[0].number];
-    __atomic_store_n(
-        &mine->launches, __atomic_load_n(&mine->launches, __ATOMIC_RELAXED) + launches, __ATOMIC_RELAXED);
-    if (!vgpu_budget_spend(budget, launches) || is_blocked(device))
-        wait_for_credit(device, budget);
+        return false;
+    if (UNLIKELY(batch.left < launches || batch.device != device
+            || batch.generation != atomic_load_explicit(&vgpu_generation_seen, memory_order_relaxed))) {
+        abandon();
+        if (!pay(device, launches))
+            return false;
+    }
+    batch.left -= launches;
+    if (LIKELY(batch.left))
+        return false;
+    batch.pending.timed = launches;
+    batch.pending.expected_ns = batch.cost_ns * launches;
+    batch.pending.scale *= batch.pending.launches / launches;
+    batch.mark = vgpu_mark_take(stream, &batch.pending);
+    return true;
+}
+
+void vgpu_launched(CUstream stream)
+{
+    if (batch.mark)
+        vgpu_mark_place(batch.mark, stream);
+    else
+        vgpu_pending_end(&batch.pending);
 }

@@ -28,8 +28,12 @@ static inline bool vgpu_gate_is_on(void)
         != atomic_load_explicit(&vgpu_generation_seen, memory_order_relaxed);
 }
 
-/* Spends the time of some launches, and waits while there is none. */
-void vgpu_gate(CUstream stream, uint32_t launches);
+/*
+ * Spends the time of some launches, and waits while there is none.
+ * True when vgpu_launched is to be called after the launch.
+ */
+bool vgpu_gate(CUstream stream, uint32_t launches);
+void vgpu_launched(CUstream stream);
 
 void vgpu_limiter_start(void);
 

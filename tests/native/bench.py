@@ -1,62 +1,139 @@
 """`make native-bench`: what an interposer costs on the fake driver, in alternating rounds in one run.
 
-Prints a table, and with `--json` the numbers. `--library PATH` measures any other interposer beside ours;
-`--holes` lists which ways to allocate stay open under a limit.
+Prints a table with the targets, and with `--json` the numbers. `--library PATH` measures any other
+interposer beside ours; `--holes` lists which ways to allocate stay open under a limit; `--shares` shows how
+close the share of compute comes to its limit.
 """
 
 import argparse
 import json
+import platform
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from hami_dra.node import limit_files
 from hami_dra.node.limits import Control, DeviceLimit
 from tests.native.conftest import NATIVE, UUIDS, Built, Container, compiler
+from tests.native.shares import LOADS, Tenant, shares
 from tests.native.test_memory import PATHS
 
 _ROUNDS: Final = 5
 _CORES_LIMITED: Final = 99
 """A share of the card is gated, and launches that cost nothing never spend it."""
+_STARTS: Final = 300
+_START_ROW: Final = "start without CUDA, us"
+_INIT_ROW: Final = "open and cuInit, us"
+_STARTS_ROW: Final = f"{_STARTS} starts at once, ms"
+_TARGETS: Final = {
+    "cuLaunchKernel, ns": 4.0,
+    "cuLaunchKernel, 2 threads, ns": 4.0,
+    "cuMemGetInfo, ns": 60.0,
+    "dlsym of another name, ns": 5.0,
+    "alloc and free, 1 live, ns": 120.0,
+    "alloc and free, 1000 live, ns": 120.0,
+    "alloc and free, 100000 live, ns": 120.0,
+    _START_ROW: 50.0,
+    _INIT_ROW: 200.0,
+}
+"""What ours may add at most, in the unit of the row."""
+_LIMITED_TARGETS: Final = _TARGETS | {
+    "cuLaunchKernel, ns": 15.0,
+    "cuLaunchKernel, 2 threads, ns": 15.0,
+}
+_TOTAL_TARGETS: Final = {_STARTS_ROW: 1000.0}
+"""What a row may come to in all."""
+_SHARE_TOLERANCE: Final = 3.0
+_TWO_SHARES_TOLERANCE: Final = 5.0
+
+_Row = dict[str, float]
 
 
-def _setups(built: Built, other: Path | None) -> dict[str, tuple[str, int]]:
+@dataclass(frozen=True)
+class _Setup:
+    preload: str
+    at_start: str
+    """The same as it ships: the other can be told where its claims are."""
+    cores: int
+    targets: dict[str, float]
+
+
+def _setups(built: Built, other: Path | None) -> dict[str, _Setup]:
+    ships = built.directory / platform.machine() / "libvgpu.so"
+    start = str(ships if ships.exists() else built.shipped)
     setups = {
-        "none": ("", 0),
-        "ours": (str(built.library), 0),
-        "ours, cores limited": (str(built.library), _CORES_LIMITED),
+        "none": _Setup("", "", 0, {}),
+        "ours": _Setup(str(built.library), start, 0, _TARGETS),
+        "ours, cores limited": _Setup(str(built.library), start, _CORES_LIMITED, _LIMITED_TARGETS),
     }
-    return setups | ({other.name: (str(other), 0)} if other else {})
+    return setups | ({other.name: _Setup(str(other), str(other), 0, {})} if other else {})
 
 
-def _measure(container: Container, program: Path, preload: str, cores: int) -> dict[str, float]:
-    limit = DeviceLimit(UUIDS[0], 1 << 34, core_percent=cores)
+def _told(process: subprocess.Popen[str]) -> Any:
+    told, said = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"the benchmark ended with {process.returncode}: {said}")
+    return json.loads(told)
+
+
+def _starts(container: Container, preload: str) -> _Row:
+    program = str(container.built.directory / "starts")
+    variables = {"LD_PRELOAD": "", "CUDA_DEVICE_MEMORY_LIMIT": "16g", "VGPU_FAKE_DEVICES": "1"}
+    ways = {_START_ROW: ["one"], _INIT_ROW: ["init"], _STARTS_ROW: ["many", str(_STARTS)]}
+    return {
+        row: _told(container.start([program, *way, preload], **variables))
+        for row, way in ways.items()
+    }
+
+
+def _measure(container: Container, setup: _Setup) -> _Row:
+    limit = DeviceLimit(UUIDS[0], 1 << 34, core_percent=setup.cores)
     control = container.claim(limit) / "control"
     process = container.start(
-        [str(program)], LD_PRELOAD=preload, CUDA_DEVICE_MEMORY_LIMIT="16g", VGPU_FAKE_DEVICES="1"
+        [str(container.built.directory / "calls")],
+        LD_PRELOAD=setup.preload,
+        CUDA_DEVICE_MEMORY_LIMIT="16g",
+        VGPU_FAKE_DEVICES="1",
     )
     while process.poll() is None:
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         limit_files.update(control, Control((limit,), measured_at_ns=now))
         time.sleep(0.05)
-    told, said = process.communicate()
-    if process.returncode:
-        raise SystemExit(f"the benchmark ended with {process.returncode}: {said}")
-    measured: dict[str, float] = json.loads(told)
-    return measured
+    measured: _Row = _told(process)
+    return measured | _starts(container, setup.at_start)
 
 
-def _table(medians: dict[str, dict[str, float]]) -> str:
-    columns = list(medians)
-    rows = [["", *columns]]
-    for row in medians["none"]:
-        values = [medians["none"][row]] + [
-            medians[column][row] - medians["none"][row] for column in columns[1:]
-        ]
-        rows.append([row, f"{values[0]:.1f}", *(f"{value:+.1f}" for value in values[1:])])
+def _medians(container: Container, setups: dict[str, _Setup]) -> dict[str, _Row]:
+    rounds: dict[str, list[_Row]] = {name: [] for name in setups}
+    for number in range(_ROUNDS):
+        print(f"round {number + 1} of {_ROUNDS}", file=sys.stderr)
+        for name, setup in setups.items():
+            rounds[name].append(_measure(container, setup))
+    return {
+        name: {row: statistics.median(one[row] for one in each) for row in each[0]}
+        for name, each in rounds.items()
+    }
+
+
+def _cells(row: str, name: str, setup: _Setup, medians: dict[str, _Row]) -> str:
+    """Return what a setup adds, beside its target."""
+    added = medians[name][row] - medians["none"][row]
+    if name.startswith("ours") and row in _TOTAL_TARGETS:
+        is_met = medians[name][row] <= _TOTAL_TARGETS[row]
+        return f"{added:+.1f}, in all {'<=' if is_met else '>'} {_TOTAL_TARGETS[row]:g}"
+    if row not in setup.targets:
+        return f"{added:+.1f}"
+    target = setup.targets[row]
+    return f"{added:+.1f} {'<=' if added <= target else '> !'} {target:g}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
         "  ".join(
@@ -65,6 +142,19 @@ def _table(medians: dict[str, dict[str, float]]) -> str:
         )
         for row in rows
     )
+
+
+def _table(setups: dict[str, _Setup], medians: dict[str, _Row]) -> str:
+    head = ["", *setups]
+    rows = [
+        [
+            row,
+            f"{value:.1f}",
+            *(_cells(row, name, setups[name], medians) for name in list(setups)[1:]),
+        ]
+        for row, value in medians["none"].items()
+    ]
+    return _aligned([head, *rows])
 
 
 def _holes(container: Container, preload: str) -> dict[str, str]:
@@ -80,15 +170,46 @@ def _holes(container: Container, preload: str) -> dict[str, str]:
     return found
 
 
-def main() -> None:
-    """Build, measure in turn, and print what each interposer adds to no interposer."""
+def _share_cases() -> Iterator[tuple[list[Tenant], bool, float]]:
+    for is_measured in (True, False):
+        for load in LOADS:
+            for percent in (10, 25, 50, 75):
+                yield [Tenant(percent, load)], is_measured, _SHARE_TOLERANCE
+    for large in LOADS[:3]:
+        yield [Tenant(30, LOADS[0]), Tenant(70, large)], True, _TWO_SHARES_TOLERANCE
+
+
+def _print_shares(built: Built, directory: Callable[[], Path], seconds: float) -> None:
+    for tenants, is_measured, tolerance in _share_cases():
+        got = shares(built, directory(), tenants, seconds=seconds, is_measured=is_measured)
+        asked = [tenant.percent for tenant in tenants]
+        is_met = all(abs(g - a) <= tolerance for g, a in zip(got, asked, strict=True))
+        print(
+            " + ".join(f"{tenant.percent}% {tenant.load}" for tenant in tenants),
+            "measured" if is_measured else "timed",
+            " + ".join(f"{share:.1f}" for share in got),
+            f"within {tolerance:g}" if is_met else f"not within {tolerance:g} !",
+            sep=", ",
+            flush=True,
+        )
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", type=Path, help="another interposer to measure beside ours")
     parser.add_argument("--holes", action="store_true", help="list ways to allocate instead")
+    parser.add_argument(
+        "--shares", action="store_true", help="measure shares of compute instead, in 6 minutes"
+    )
     parser.add_argument("--json", action="store_true", help="print numbers for a program")
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Build, measure in turn, and print what each interposer adds to no interposer."""
+    arguments = _arguments()
     built = Built(NATIVE / "build")
-    make = ["make", "-s", "-C", str(NATIVE), f"CC={' '.join(compiler())}", "bench"]
+    make = ["make", "-s", "-C", str(NATIVE), f"CC={' '.join(compiler())}", "library", "bench"]
     subprocess.run(make, check=True)
     with tempfile.TemporaryDirectory() as directory:
         container = Container(built, Path(directory))
@@ -96,16 +217,12 @@ def main() -> None:
             holes = _holes(container, str(arguments.library or built.library))
             print(json.dumps(holes, indent=2))
             return
+        if arguments.shares:
+            _print_shares(built, lambda: Path(tempfile.mkdtemp(dir=directory)), seconds=6)
+            return
         setups = _setups(built, arguments.library)
-        rounds: dict[str, list[dict[str, float]]] = {name: [] for name in setups}
-        for _ in range(_ROUNDS):
-            for name, (preload, cores) in setups.items():
-                rounds[name].append(_measure(container, built.directory / "calls", preload, cores))
-    medians = {
-        name: {row: statistics.median(one[row] for one in each) for row in each[0]}
-        for name, each in rounds.items()
-    }
-    print(json.dumps(medians, indent=2) if arguments.json else _table(medians))
+        medians = _medians(container, setups)
+    print(json.dumps(medians, indent=2) if arguments.json else _table(setups, medians))
 
 
 if __name__ == "__main__":

@@ -90,7 +90,8 @@ def test_every_offset_of_the_header_is_the_readers(built: Built, tmp_path: Path)
 
 def test_the_readers_record_names_the_headers_fields() -> None:
     assert _fields("vgpu_slot_device") == [
-        "bytes", "allocations", "refusals", "launches", "throttled_ns", "reserved",
+        "bytes", "allocations", "refusals", "launches", "throttled_ns", "pending",
+        "reserved",
     ]  # fmt: skip
     kinds = re.findall(r"VGPU_(\w+),", _HEADER.split("enum vgpu_kind {")[1].split("};")[0])
     names = [name.removesuffix("_bytes") for name in limits.DeviceUsage.__slots__][: len(kinds)]

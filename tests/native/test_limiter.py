@@ -4,6 +4,7 @@ import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -25,9 +26,9 @@ class _Budget(ctypes.Structure):
         ("fed", ctypes.c_uint64),
         ("credit_ns", ctypes.c_int64),
         ("refilled_at_ns", ctypes.c_uint64),
-        ("launches", ctypes.c_uint64),
+        ("pending", ctypes.c_uint64),
         ("cost_ns", ctypes.c_uint64),
-        ("window", ctypes.c_uint64),
+        ("done", ctypes.c_uint64),
         ("busy_seen_ns", ctypes.c_uint64),
         ("trued_at_ns", ctypes.c_uint64),
         ("cost_weight", ctypes.c_uint64),
@@ -46,7 +47,11 @@ def arithmetic(built: Built) -> ctypes.CDLL:
         getattr(loaded, name).restype = ctypes.c_bool
     loaded.vgpu_budget_refill.argtypes = (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64)
     loaded.vgpu_budget_true_up.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
+    loaded.vgpu_budget_sample.argtypes = (
+        ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint32
+    )  # fmt: skip
     loaded.vgpu_budget_wait_ns.restype = ctypes.c_uint64
+    loaded.vgpu_budget_cost_ns.restype = ctypes.c_uint64
     return loaded
 
 
@@ -112,6 +117,7 @@ class _World:
             left -= done
             if done == need:
                 self.line.pop(0)
+                self.arithmetic.vgpu_budget_done(ctypes.byref(tenant.budget), tenant.kernels)
             else:
                 self.line[0] = (tenant, need - done)
         self.now += step
@@ -146,11 +152,34 @@ def test_the_average_is_the_limit(arithmetic: ctypes.CDLL, load: str, percent: i
     assert share == pytest.approx(percent, abs=3)
 
 
-def test_two_containers_on_one_card_get_their_shares(arithmetic: ctypes.CDLL) -> None:
-    small = _Tenant(20, kernel_ns=lambda _: _MS)
-    large = _Tenant(50, kernel_ns=lambda _: 3 * _MS)
+@pytest.mark.parametrize("percents", [(30, 70), (10, 90), (20, 50)])
+@pytest.mark.parametrize("kernel_ns", [(_MS, _MS), (_MS, 3 * _MS), (50_000, 3 * _MS)])
+def test_two_containers_on_one_card_get_their_shares(
+    arithmetic: ctypes.CDLL, percents: tuple[int, int], kernel_ns: tuple[int, int]
+) -> None:
+    """A card that is asked for all its time gives each its share and stands still for none."""
+    tenants = [
+        _Tenant(percent, kernel_ns=lambda _, ns=ns: ns)  # type: ignore[misc]
+        for percent, ns in zip(percents, kernel_ns, strict=True)
+    ]
 
-    assert _shares(_World(arithmetic, small, large)) == pytest.approx([20, 50], abs=5)
+    assert _shares(_World(arithmetic, *tenants)) == pytest.approx(percents, abs=2)
+
+
+def test_where_nobody_measures_timed_launches_tell_the_cost(arithmetic: ctypes.CDLL) -> None:
+    """Half of the launches are timed, each for two, and their kinds are mixed without order."""
+    budget, spent = _Budget(credit_ns=0), 0
+    for number in range(2000):
+        ns = [100_000, 2 * _MS, 300_000][number * number % 3]
+        expected = arithmetic.vgpu_budget_cost_ns(ctypes.byref(budget))
+        arithmetic.vgpu_budget_spend(ctypes.byref(budget), 1)
+        spent += ns
+        if number % 2:
+            arithmetic.vgpu_budget_sample(ctypes.byref(budget), ns, 1, expected, 2)
+        budget.credit_ns, earned = 0, budget.credit_ns
+        spent += earned
+
+    assert abs(spent) < 0.1 * 2000 * _MS
 
 
 def test_time_that_was_not_used_is_not_saved_up(arithmetic: ctypes.CDLL) -> None:
@@ -331,3 +360,133 @@ def test_every_way_to_launch_passes_the_gate(container: Container) -> None:
 
     (process,) = limit_files.read_usage(path / "usage", 1)
     assert process.devices[0].launches == 2 * (3 + 10) + 4
+
+
+_COUNTED = """
+    cuda = Cuda()
+    for _ in range(10):
+        cuda.launch()
+"""
+
+
+def _launches(path: Path) -> int:
+    return sum(process.devices[0].launches for process in limit_files.read_usage(path / "usage", 1))
+
+
+def test_shares_of_one_card_in_several_claims_add_up(container: Container) -> None:
+    """Together they are the whole card, so nothing is held back."""
+    first = container.claim(DeviceLimit(UUIDS[0], None, core_percent=60), uid="a")
+    second = container.claim(DeviceLimit(UUIDS[0], None, core_percent=40), uid="b")
+
+    container.run(_COUNTED)
+
+    assert (_launches(first), _launches(second)) == (0, 0)
+
+
+def test_all_processes_spend_several_claims_from_one_budget(container: Container) -> None:
+    """The first by name, in whatever order the directory lists them."""
+    second = container.claim(DeviceLimit(UUIDS[0], None, core_percent=10), uid="b")
+    first = container.claim(DeviceLimit(UUIDS[0], None, core_percent=60), uid="a")
+
+    container.run(_COUNTED)
+    container.run(_COUNTED)
+
+    assert (_launches(first), _launches(second)) == (20, 0)
+
+
+def test_a_resize_of_any_claim_holds_at_once(container: Container) -> None:
+    first = container.claim(DeviceLimit(UUIDS[0], None, core_percent=60), uid="a")
+    second = container.claim(DeviceLimit(UUIDS[0], None, core_percent=40), uid="b")
+    process = container.start(_LAUNCH)
+    assert process.stdout is not None
+    process.stdout.readline()
+    for percent in (40, 30, 40):
+        limit_files.update(
+            second / "control", Control((DeviceLimit(UUIDS[0], None, core_percent=percent),))
+        )
+        assert process.stdin is not None
+        process.stdin.write("10\n")
+        process.stdin.flush()
+        process.stdout.readline()
+
+    assert _launches(first) == 10
+
+
+def test_watching_launches_spoils_no_capture(container: Container) -> None:
+    """A capture of the strict kind fails when any thread looks at an event in the usual way."""
+    container.claim(DeviceLimit(UUIDS[0], None, core_percent=50))
+
+    told = container.run("""
+        cuda = Cuda()
+        stream = ctypes.c_void_p()
+        cuda.call("cuStreamCreate", ctypes.byref(stream), 0)
+        cuda.call("cuStreamBeginCapture_v2", stream, 0)
+        def launch():
+            cuda.use(0)
+            for _ in range(200):
+                cuda.launch()
+        thread = threading.Thread(target=launch)
+        thread.start()
+        thread.join()
+        cuda.driver.fake_calls.restype = cuda.driver.fake_spoiled_captures.restype = ctypes.c_uint64
+        looked = cuda.driver.fake_calls(b"cuEventQuery")
+        tell([looked > 0, cuda.driver.fake_spoiled_captures()])
+    """)
+
+    assert told == [True, 0]
+
+
+def test_launches_go_on_when_contexts_come_and_go(container: Container) -> None:
+    """Events end with their context."""
+    path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=90))
+
+    container.run(
+        """
+        cuda = Cuda()
+        for _ in range(20):
+            for _ in range(20):
+                assert cuda.launch() == OK
+            assert cuda.call("cuDevicePrimaryCtxReset_v2", 0) == OK
+            cuda.use(0)
+    """,
+        VGPU_FAKE_KERNEL_NS="1000",
+    )
+
+    assert _launches(path) >= 400
+
+
+@pytest.mark.parametrize("broken", ["cuEventCreate", "cuEventRecord", "cuEventQuery"])
+def test_launches_go_on_when_events_do_not_work(container: Container, broken: str) -> None:
+    container.claim(DeviceLimit(UUIDS[0], None, core_percent=90))
+
+    told = container.run(f"""
+        cuda = Cuda()
+        results = set()
+        for _ in range(100):
+            cuda.fail("{broken}", 999)
+            results.add(cuda.launch())
+        tell(sorted(results))
+    """)
+
+    assert told == [0]
+
+
+def test_what_a_killed_process_had_on_its_way_is_forgotten(container: Container) -> None:
+    path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=50))
+    launcher = container.start(
+        "cuda = Cuda(); cuda.launch(); tell(0); sys.stdin.readline()",
+        VGPU_FAKE_KERNEL_NS=str(30 * _SECOND),
+    )
+    assert launcher.stdout is not None
+    launcher.stdout.readline()
+    before = _budget_of(path).pending
+    launcher.kill()
+    launcher.wait()
+
+    container.run("Cuda().alloc(MIB); Cuda().info()")
+
+    assert (before, _budget_of(path).pending) == (1, 0)
+
+
+def _budget_of(path: Path) -> _Budget:
+    return _Budget.from_buffer_copy((path / "usage").read_bytes(), 128)

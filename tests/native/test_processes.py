@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hami_dra.lab import wait
 from hami_dra.node import limit_files
 from hami_dra.node.limits import (
     PROCESS_GONE,
@@ -67,6 +68,53 @@ def test_what_a_killed_process_held_is_free_again(limited: Container) -> None:
     told = limited.run("cuda = Cuda(); tell([cuda.alloc(1000 * MIB)[0], cuda.used() >> 20])")
 
     assert (before, told) == (2, [0, 1000])
+
+
+def test_what_a_zombie_held_is_free_again(limited: Container) -> None:
+    """Its parent never waits for it, as the first process of many containers."""
+    holder = _hold(limited, 800)
+    holder.kill()
+    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
+
+    told = limited.run("cuda = Cuda(); tell([cuda.alloc(1000 * MIB)[0], cuda.used() >> 20])")
+
+    assert told == [0, 1000]
+
+
+def test_a_process_whose_first_thread_ended_still_holds_its_memory(
+    built: Built, limited: Container
+) -> None:
+    source = """
+    #include <dlfcn.h>
+    #include <pthread.h>
+    #include <stdio.h>
+    static void *hold(void *argument) {
+        void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context;
+        unsigned long long address;
+        ((int (*)(unsigned))dlsym(driver, "cuInit"))(0);
+        ((int (*)(void **, int))dlsym(driver, "cuDevicePrimaryCtxRetain"))(&context, 0);
+        ((int (*)(void *))dlsym(driver, "cuCtxSetCurrent"))(context);
+        ((int (*)(unsigned long long *, size_t))dlsym(driver, "cuMemAlloc_v2"))(&address, 800 << 20);
+        puts("0");
+        fflush(stdout);
+        getchar();
+        return argument;
+    }
+    int main(void) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, hold, NULL);
+        pthread_exit(NULL);
+    }"""
+    program = built.compile(limited.directory / "thread", source, "-ldl", "-pthread")
+    holder = limited.start([str(program)])
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    wait.until(
+        lambda: ") Z " in Path(f"/proc/{holder.pid}/stat").read_text(),
+        what="the first thread ends",
+    )
+
+    assert limited.run("tell(Cuda().alloc(400 * MIB)[0])") == 2
 
 
 def test_the_view_follows_a_kill_without_an_allocation(limited: Container) -> None:

@@ -69,6 +69,7 @@ void fake_give(int device, uint64_t bytes);
 void fake_reap(void);
 uint64_t fake_now_ns(void);
 void fake_enqueue(int device, uint64_t duration_ns);
+uint64_t fake_last_end_ns(int device);
 void fake_wait(int device);
 uint64_t fake_busy_ns(int device, uint32_t process);
 FAKE_EXPORT uint64_t fake_used(int device);
@@ -123,10 +124,12 @@ bool fake_update_bytes(uint64_t key, int kind, int64_t delta, uint64_t* after);
 void fake_drop_owner(const void* owner, int device);
 bool fake_find_containing(uint64_t address, int kind, struct fake_record* found);
 
-/* pool.c, graph.c, launch.c */
+/* pool.c, graph.c, event.c, launch.c */
 CUresult fake_pool_free(struct fake_record record);
 void fake_pools_settle(int device);
 bool fake_capturing(CUstream stream);
+bool fake_is_any_capturing(void);
+FAKE_EXPORT uint64_t fake_spoiled_captures(void);
 int fake_stream_device(CUstream stream);
 void fake_capture_kernel(CUstream stream);
 CUdeviceptr fake_capture_alloc(CUstream stream, size_t bytes);

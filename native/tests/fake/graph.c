@@ -35,6 +35,10 @@ static uint64_t graph_used[FAKE_DEVICES];
 
 static bool is_default(CUstream stream) { return (uintptr_t)stream <= 2; }
 
+static _Atomic int captures;
+
+bool fake_is_any_capturing(void) { return atomic_load(&captures) > 0; }
+
 bool fake_capturing(CUstream stream) { return !is_default(stream) && stream->capture; }
 
 int fake_stream_device(CUstream stream)
@@ -146,6 +150,7 @@ static CUresult begin(CUstream stream)
     if (is_default(stream) || stream->capture)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     stream->capture = calloc(1, sizeof *stream->capture);
+    atomic_fetch_add(&captures, 1);
     return CUDA_SUCCESS;
 }
 
@@ -155,6 +160,7 @@ static CUresult end(CUstream stream, CUgraph* graph)
         return CUDA_ERROR_INVALID_VALUE;
     *graph = stream->capture;
     stream->capture = NULL;
+    atomic_fetch_sub(&captures, 1);
     return CUDA_SUCCESS;
 }
 

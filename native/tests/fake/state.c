@@ -224,8 +224,8 @@ void fake_enqueue(int device, uint64_t duration_ns)
     pthread_mutex_unlock(&card->queue_lock);
 }
 
-/* Until the last kernel of this process has ended. */
-void fake_wait(int device)
+/* When the last kernel of this process ends, or a moment that has passed. */
+uint64_t fake_last_end_ns(int device)
 {
     struct fake_card* card = &fake_state()->cards[device];
     uint32_t process = (uint32_t)(fake_self() - fake_state()->processes);
@@ -235,6 +235,12 @@ void fake_wait(int device)
         if (card->queue[i % FAKE_QUEUE].process == process)
             end = card->queue[i % FAKE_QUEUE].end_ns;
     pthread_mutex_unlock(&card->queue_lock);
+    return end;
+}
+
+void fake_wait(int device)
+{
+    uint64_t end = fake_last_end_ns(device);
     if (end > fake_now_ns())
         sleep_until(end);
 }
