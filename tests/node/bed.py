@@ -3,13 +3,15 @@
 import base64
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from hami_dra.lab import webhook
 from hami_dra.lab.api import Api
 from hami_dra.lab.cluster import Cluster
-from hami_dra.lab.realnode import AGENT, IMAGE, RealNode
+from hami_dra.lab.realnode import AGENT, IMAGE, RealNode, real_node
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.node.limits import CONTROL_BYTES, Control, decode_control
@@ -155,6 +157,26 @@ class Bed:
             what="no pod is left",
             timeout_s=60,
         )
+
+
+@contextmanager
+def a_bed(version: str | None = None, *arguments: str) -> Iterator[Bed]:
+    """Start a cluster with one real node, the webhook and an agent, and take it all down again.
+
+    Args:
+        version: of Kubernetes; default is the lab's.
+        *arguments: of the agent, beyond those of every test.
+    """
+    with Cluster.start(version=version) as cluster, Api(cluster.kubeconfig) as api:
+        webhook.install(cluster)
+        running = webhook.start(cluster)
+        webhook.register(api, running)
+        webhook.register_guard(api)
+        with real_node(cluster, api) as node:
+            bed = Bed(cluster, api, node)
+            bed.start_agent(*arguments)
+            webhook.await_registered(api, "default")
+            yield bed
 
 
 def agent_arguments() -> list[str]:

@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hami_dra.lab import webhook
-from hami_dra.lab.api import Api
-from hami_dra.lab.cluster import Cluster
-from hami_dra.lab.realnode import real_node, why_not
+from hami_dra.lab.realnode import why_not
 from hami_dra.lab.wait import until
-from tests.node.bed import Bed
+from tests.node.bed import Bed, a_bed
 
 LOGS = Path(__file__).parents[2] / ".pytest_cache" / "node-logs"
 _HERE = Path(__file__).parent
@@ -37,20 +34,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def shared_bed(request: pytest.FixtureRequest, kube_version: str | None) -> Iterator[Bed]:
     """A cluster with one real node; its logs stay after a failure."""
-    with Cluster.start(version=kube_version) as cluster, Api(cluster.kubeconfig) as api:
-        webhook.install(cluster)
-        running = webhook.start(cluster)
-        webhook.register(api, running)
-        webhook.register_guard(api)
+    with a_bed(kube_version) as bed:
         try:
-            with real_node(cluster, api) as node:
-                bed = Bed(cluster, api, node)
-                bed.start_agent()
-                webhook.await_registered(api, "default")
-                yield bed
+            yield bed
         finally:
             if request.session.testsfailed:
-                cluster.collect_logs(LOGS)
+                bed.cluster.collect_logs(LOGS)
 
 
 @pytest.fixture

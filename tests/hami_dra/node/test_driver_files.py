@@ -55,10 +55,8 @@ def test_libraries_are_mounted_under_all_their_names_where_loaders_look(
     assert not any("libc.so" in name or "glcore" in name for name in mounts)
 
 
-def test_a_card_brings_its_own_device_node_and_all_bring_those_that_exist(
-    installed: Path, tmp_path: Path
-) -> None:
-    assert installed
+@pytest.mark.usefixtures("installed")
+def test_a_card_brings_its_own_device_node_and_all_bring_those_that_exist(tmp_path: Path) -> None:
     edits = DriverRoot(tmp_path, tmp_path).edits(CARDS)
 
     common = [each["path"] for each in edits.common["deviceNodes"]]
@@ -66,10 +64,8 @@ def test_a_card_brings_its_own_device_node_and_all_bring_those_that_exist(
     assert edits.cards[CARDS[2].uuid] == {"deviceNodes": [{"path": "/dev/nvidia2"}]}
 
 
-def test_what_comes_out_is_a_cdi_file_that_every_runtime_reads(
-    installed: Path, tmp_path: Path
-) -> None:
-    assert installed
+@pytest.mark.usefixtures("installed")
+def test_what_comes_out_is_a_cdi_file_that_every_runtime_reads(tmp_path: Path) -> None:
     cards = {card.uuid: card for card in CARDS}
     shares = plan(claim(result(1)), Node(NODE, DRIVER, cards), nobody)
     document = cdi.spec(
