@@ -1,7 +1,6 @@
 """What pods of a real node wait for, and whether they leave anything: needs root."""
 
 import time
-from collections.abc import Callable
 
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
@@ -54,13 +53,8 @@ def _is_ready(found: Json) -> bool:
 
 
 def _say_what_is_left(bed: Bed) -> None:
-    left: dict[str, Callable[[], int]] = {
-        "files": lambda: len(bed.files()),
-        "claims": lambda: len(bed.api.list("resourceclaims", namespace=NAMESPACE)),
-        "refusals": lambda: sum(
-            each["reason"] == "FailedPrepareDynamicResources"
-            for each in bed.api.list("events", namespace=NAMESPACE)
-        ),
-    }
-    counts = "   ".join(f"{count()} {name}" for name, count in left.items())
-    print(f"{'left of them':<34} {counts}")
+    claims = bed.api.list("resourceclaims", namespace=NAMESPACE)
+    events = bed.api.list("events", namespace=NAMESPACE)
+    refusals = sum(each["reason"] == "FailedPrepareDynamicResources" for each in events)
+    left = f"{len(bed.files())} files   {len(claims)} claims   {refusals} refusals"
+    print(f"{'left of them':<34} {left}")
