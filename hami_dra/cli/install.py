@@ -46,9 +46,9 @@ _NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 _INSTALLED: Final = """\
 hami-dra is installed: new pods that ask for HAMi's resources get claims from now on.
-  cards:   kubectl get resourceslices     (published by a DRA driver on the nodes)
-  webhook: kubectl -n {namespace} get pods
-  agents:  kubectl -n {agents} get pods -o wide"""
+  cards:   kubectl get resourceslices
+  agents:  kubectl -n {agents} get pods -o wide     (unless left out)
+  webhook: kubectl -n {namespace} get pods"""
 
 _STAYS: Final = """\
 New pods are not converted any more, and templates of converted pods stay where they are:

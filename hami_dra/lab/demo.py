@@ -98,7 +98,7 @@ def demo(
         print(f"\n{table([_COLUMNS, *_rows(pods, shares)], gap='  ')}", flush=True)
         if real:
             rows = [_seen_row(shown.cluster, pod) for pod in pods if _is_on(pod, REAL)]
-            print(f"\n{table([_SEEN, *rows], gap='  ')}", flush=True)
+            print(table([_SEEN, *rows], gap="  "), flush=True)
         clock.say("done")
         wrong = list(differences(pods, shares))
         if keep:

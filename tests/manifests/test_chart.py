@@ -193,6 +193,7 @@ def test_the_notes_say_what_to_do_next() -> None:
 
     assert "kubectl -n gpu rollout status deployment/hami-dra-webhook" in said
     assert "kubectl label namespace gpu pod-security.kubernetes.io/enforce=restricted" in said
+    assert "pods that hold cards cannot end without the agent" in said
 
 
 def test_the_versions_of_chart_and_package_are_one() -> None:

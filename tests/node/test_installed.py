@@ -54,10 +54,15 @@ def installed(bare_bed: Bed, site: Site, tmp_path_factory: pytest.TempPathFactor
     # The templates of converted pods stay on purpose; the slice goes half a minute after its agent.
     bare_bed.api.delete_all("resourceclaimtemplates", NAMESPACE)
     until(
-        lambda: not (site.everything() - before),
+        lambda: not left(site.everything(), before),
         what="nothing is left in the API",
         timeout_s=PATIENCE_S,
     )
+
+
+def left(found: set[str], before: set[str]) -> set[str]:
+    """Return what was not there before, and what bears our name, which others may have left."""
+    return (found - before) | {each for each in found if "hami" in each}
 
 
 def overlay(folder: Path) -> Path:
