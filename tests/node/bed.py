@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from hami_dra.lab import webhook
 from hami_dra.lab.api import Api
@@ -17,6 +16,7 @@ from hami_dra.migration import Json
 from hami_dra.node.limits import CONTROL_BYTES, Control, decode_control
 from hami_dra.node.simulated import cards
 from tests.hami_dra.node.cdi_validator import validate_all
+from tests.native.conftest import build
 
 PROFILE = "a100-80g"
 COUNT = 3
@@ -200,12 +200,7 @@ def at_work(bed: Bed, *arguments: str) -> Iterator[None]:
 
 def agent_arguments() -> list[str]:
     """Return the settings of the bed's agents."""
-    return ["--profile", PROFILE, "--count", str(COUNT), "--library", str(stand_in())]
-
-
-def stand_in() -> Path:
-    """Return a shared object that any program can load and that does nothing."""
-    return next(Path("/lib").glob("*-linux-gnu/libutil.so.1"))
+    return ["--profile", PROFILE, "--count", str(COUNT), "--library", str(build().shipped)]
 
 
 def _whole(text: str) -> bytes:

@@ -13,11 +13,16 @@ def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--long", action="store_true", help="be idle for ten minutes, not 20 s")
-    parser.add_argument("--only", choices=["agent", "pods"], help="measure this part alone")
+    parser.add_argument(
+        "--only", choices=["agent", "example", "pods"], help="measure this part alone"
+    )
     chosen = parser.parse_args()
-    if chosen.only != "pods":
+    if chosen.only in {None, "agent"}:
         agent.measure(_LONG_S if chosen.long else _IDLE_S)
-    if chosen.only != "agent":
+    if chosen.only in {None, "example"}:
+        print("the Kubernetes example driver, in Go:")
+        agent.measure_example()
+    if chosen.only in {None, "pods"}:
         if reason := why_not():
             print(f"pods are left out: {reason}")
         else:
