@@ -98,6 +98,7 @@ check: $(STAMP) ## Lint, check types and architecture; changes nothing.
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/codespell
 	@$(BIN)/clang-format --dry-run --Werror native/*/*.[ch] native/tests/*/*.[ch]
+	@$(MAKE) -s -C native lint CLANG_TIDY="$(abspath $(BIN))/clang-tidy"
 	@test -z "$$("$$($(BIN)/go env GOROOT)/bin/gofmt" -l tests/cluster tests/bench tests/node)"
 
 .PHONY: fix

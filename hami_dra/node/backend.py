@@ -8,6 +8,7 @@ from typing import Final, Protocol, TypeAlias
 from hami_dra.node import simulated
 from hami_dra.node.cdi import NodeEdits
 from hami_dra.node.inventory import Card
+from hami_dra.node.meter import Measured
 
 _SIGNS: Final = ("dev/nvidiactl", "proc/driver/nvidia/version")
 
@@ -57,6 +58,17 @@ class Backend(Protocol):
             BackendError: if that cannot be found out now.
         """
 
+    @property
+    def is_measurable(self) -> bool:
+        """Tell whether cards tell of the processes that use them."""
+
+    def processes(self, uuid: str) -> Mapping[int, Measured]:
+        """Return what each process did on a card since the last question, by its id on the node.
+
+        Raises:
+            BackendError: if this card does not tell now.
+        """
+
 
 class SimulatedCards:
     """Cards that do not exist: they can be shared out, and nothing can be computed on them.
@@ -72,6 +84,7 @@ class SimulatedCards:
     """
 
     name = "simulated"
+    is_measurable = False
 
     def __init__(self, profile: str, count: int, node: str, *, root: Path = Path("/")) -> None:
         if (sign := real_cards(root)) is not None:
@@ -96,11 +109,16 @@ class SimulatedCards:
         """Return what tells a container that its cards are simulated."""
         return NodeEdits(common={"env": ["HAMI_DRA_SIMULATED=1"]})
 
+    def processes(self, _: str) -> Mapping[int, Measured]:
+        """Return nothing: nobody computes on them."""
+        return {}
+
 
 class NoCards:
     """A node without cards, on which the agent runs idle."""
 
     name = "none"
+    is_measurable = False
 
     def cards(self) -> Sequence[Card]:
         """Return nothing."""
@@ -113,6 +131,10 @@ class NoCards:
     def edits(self) -> NodeEdits:
         """Return nothing."""
         return NodeEdits()
+
+    def processes(self, _: str) -> Mapping[int, Measured]:
+        """Return nothing."""
+        return {}
 
 
 def real_cards(root: Path = Path("/")) -> Path | None:

@@ -25,6 +25,7 @@ PREVIOUS: Final = "checkpoint.1"
 _HEADER: Final = re.compile(
     rb"hami-dra-checkpoint (?P<format>[0-9]{1,9}) (?P<length>[0-9]{1,12}) (?P<digest>[0-9a-f]{64})"
 )
+_LONGEST_HEADER: Final = 128
 _NAMES: Final = frozenset({"bootID", "claims"})
 
 
@@ -107,13 +108,13 @@ class Checkpoint:
             return Loaded(content, source, tuple(troubles))
         return Loaded(Content(boot_id, {}), Source.NOTHING, tuple(troubles))
 
-    def version(self) -> tuple[int, int, int] | None:
-        """Return what tells one write from another; None if there is no file."""
+    def version(self) -> bytes | None:
+        """Return the header, which tells one content from another; None if there is no file."""
         try:
-            found = (self._directory / NAME).stat()
+            with (self._directory / NAME).open("rb", buffering=0) as file:
+                return file.read(_LONGEST_HEADER).partition(b"\n")[0]
         except FileNotFoundError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
 
     def save(self, content: Content) -> None:
         """Replace what is remembered.
@@ -121,10 +122,8 @@ class Checkpoint:
         Raises:
             OSError: if it cannot be written; what was remembered before still is.
         """
-        path = self._directory / NAME
-        if path.exists():
-            self._files.link(path, self._directory / PREVIOUS)
-        self._files.write(path, encode(content), mode=0o600)
+        path, previous = self._directory / NAME, self._directory / PREVIOUS
+        self._files.write_keeping(path, previous, encode(content), mode=0o600)
 
     def remove(self) -> None:
         """Remember nothing; the older file goes first, so that it never speaks for the newer.

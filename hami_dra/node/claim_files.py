@@ -7,6 +7,7 @@ from typing import Final
 
 from hami_dra.node import cdi, limit_files
 from hami_dra.node.allocation import PrepareError
+from hami_dra.node.feed import Fed
 from hami_dra.node.files import Files, is_temporary, read, without_temporary
 from hami_dra.node.host import Directories, Host
 from hami_dra.node.limits import CONTROL_BYTES, USAGE_BYTES, ClaimFlag, Control, DeviceLimit
@@ -54,6 +55,14 @@ class ClaimFiles:
                 self._files.write(path, document)
         except (OSError, ValueError) as error:
             raise sentence(error) from error
+
+    def fed(self, record: Record) -> Fed | None:
+        """Return what of a claim's files is fed; None for cards that are not on this node now."""
+        cards = self._host.node().cards
+        if any(share.uuid not in cards for share in record.shares):
+            return None
+        control = _control(record, card_limits(record.shares, cards))
+        return Fed(self._directories.claim(record.uid), control)
 
     def remove(self, uid: str) -> None:
         """Have no file of a claim: first what the runtime reads, then what that points to.

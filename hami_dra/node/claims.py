@@ -21,6 +21,7 @@ from hami_dra.node.allocation import PrepareError
 from hami_dra.node.books import Books
 from hami_dra.node.checkpoint import Checkpoint, Content, NewerFormatError, Source
 from hami_dra.node.claim_files import ClaimFiles, sentence
+from hami_dra.node.feed import Fed
 from hami_dra.node.host import Host
 from hami_dra.node.prepare import plan
 from hami_dra.node.record import Record, State
@@ -70,6 +71,14 @@ class Claims:
         """Return what is remembered, by claim UID."""
         with self._mutex:
             return self._books.all()
+
+    def fed(self) -> Sequence[Fed]:
+        """Return the claims whose library is told what their processes do."""
+        return [
+            found
+            for each in self.records().values()
+            if each.library and each.state is State.PREPARED and (found := self._files.fed(each))
+        ]
 
     def knows(self, uid: str) -> bool:
         """Tell whether this process remembers a claim; another agent of the node may do so too."""

@@ -41,7 +41,7 @@ class Files:
         temporary = path.with_name(f"{_TEMPORARY}{path.name}")
         try:
             self.step(f"write {path.name}")
-            _write_new(temporary, content, mode)
+            _write(temporary, content, mode)
             self.step(f"rename {path.name}")
             temporary.replace(path)
         except OSError:
@@ -49,14 +49,33 @@ class Files:
                 temporary.unlink()
             raise
 
-    def link(self, source: Path, target: Path) -> None:
-        """Have a second name for a file, in place of whatever has that name."""
-        temporary = target.with_name(f"{_TEMPORARY}{target.name}")
-        temporary.unlink(missing_ok=True)
-        self.step(f"link {target.name}")
-        temporary.hardlink_to(source)
-        self.step(f"rename {target.name}")
-        temporary.replace(target)
+    def write_keeping(self, path: Path, previous: Path, content: bytes, *, mode: int) -> None:
+        """Have a file with this content, and what it was before under another name.
+
+        The file before the previous one is written over and becomes the new one. To make a file
+        and remove one instead costs milliseconds wherever the disk is busy, since a file system
+        then allocates and frees blocks before it goes on.
+
+        Raises:
+            OSError: if the disk is full or read-only, with the file as it was.
+        """
+        temporary = path.with_name(f"{_TEMPORARY}{path.name}")
+        try:
+            if _has_one_name(previous):
+                self.step(f"rename {previous.name}")
+                previous.replace(temporary)
+            self.step(f"write {path.name}")
+            _write(temporary, content, mode)
+            if path.exists():
+                self.step(f"link {previous.name}")
+                previous.unlink(missing_ok=True)
+                previous.hardlink_to(path)
+            self.step(f"rename {path.name}")
+            temporary.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
 
     def remove(self, path: Path) -> None:
         """Have no such file."""
@@ -97,8 +116,17 @@ def read(path: Path) -> bytes | None:
         return None
 
 
-def _write_new(path: Path, content: bytes, mode: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+def _has_one_name(path: Path) -> bool:
+    """Tell whether a file is nothing else as well: a killed process leaves two names of one."""
+    try:
+        return path.stat(follow_symlinks=False).st_nlink == 1
+    except FileNotFoundError:
+        return False
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """Have this content in a file, in place of whatever a write that never ended left there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, mode)
     with os.fdopen(descriptor, "wb", buffering=0) as file:
         # The process's umask must not decide who can read it.
@@ -106,3 +134,4 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
         view = memoryview(content)
         while view:
             view = view[file.write(view) :]
+        file.truncate(len(content))

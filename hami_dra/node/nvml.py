@@ -14,6 +14,7 @@ from typing import Any, Final
 from hami_dra.node.backend import BackendError, CardTrouble, FindEdits
 from hami_dra.node.cdi import NodeEdits
 from hami_dra.node.inventory import Card
+from hami_dra.node.meter import Measured, Meter
 
 _PCI: Final = Path("sys/bus/pci/devices")
 _WAIT_MS: Final = 5000
@@ -61,6 +62,7 @@ class NvmlCards:
     """
 
     name = "nvml"
+    is_measurable = True
 
     def __init__(
         self,
@@ -72,6 +74,7 @@ class NvmlCards:
         self._find_edits = find_edits
         self._root = root
         self._nvml = library or importlib.import_module("pynvml")
+        self._meter = Meter(self._nvml)
         self._lock = threading.RLock()
         self._is_open = False
         self._cards: tuple[Card, ...] = ()
@@ -110,6 +113,18 @@ class NvmlCards:
             BackendError: if that cannot be found out.
         """
         return self._find_edits(self._cards)
+
+    def processes(self, uuid: str) -> Mapping[int, Measured]:
+        """Return what each process did on a card.
+
+        Raises:
+            BackendError: if the driver does not tell, as for partitioned cards.
+        """
+        with self._lock:
+            try:
+                return self._meter.measure(uuid)
+            except self._nvml.NVMLError as error:
+                raise BackendError(f"card {uuid} does not tell of processes: {error}") from error
 
     def note_xid(self, uuid: str, xid: int) -> None:
         """Take in an error that the driver reported of a card."""

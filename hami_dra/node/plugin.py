@@ -89,8 +89,8 @@ class Plugin:
             self._worker.begin(_nothing()).result(limit_s)
         except TimeoutError:
             return f"work on claims has not moved for {limit_s:g} s"
-        except PrepareError:
-            pass  # it moves; why it refuses is told elsewhere
+        except (PrepareError, RuntimeError):
+            pass  # it moves, and why it refuses is told elsewhere; or it is stopping
         return ""
 
     def close(self) -> None:

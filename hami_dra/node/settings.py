@@ -43,6 +43,7 @@ class CdiMode(StrEnum):
     AUTO = "auto"
     TOOLKIT = "toolkit"
     SPEC = "spec"
+    OWN = "own"
 
 
 def _number(least: int, most: int) -> Reader:
@@ -148,10 +149,25 @@ class Settings:
         CdiMode,
         Described(
             _choice(CdiMode),
-            "toolkit: ask nvidia-ctk. spec: read the CDI spec that it made on the host. auto: the"
-            " first of these that works. Simulated cards need neither.",
+            "toolkit: ask nvidia-ctk. spec: read the CDI spec that it made on the host. own: list"
+            " the driver's files without it. auto: the first of these that works. Simulated cards"
+            " need none.",
         ),
     ] = CdiMode.AUTO
+    driver_root: Annotated[
+        Path,
+        Described(
+            _absolute,
+            "Below which the agent finds NVIDIA's driver, such as /run/nvidia/driver; for"
+            " --cdi-mode own.",
+        ),
+    ] = Path("/")
+    host_driver_root: Annotated[
+        Path | None,
+        Described(
+            _absolute, "The same directory as the container runtime sees it. Default: the same."
+        ),
+    ] = None
     run_directory: Annotated[
         Path,
         Described(

@@ -79,6 +79,7 @@ class Worker:
     def __init__(self, do: Callable[[Sequence[Work[Any]]], Sequence[Done]]) -> None:
         self._do = do
         self._waiting: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="claims", daemon=True)
         self._thread.start()
 
@@ -88,13 +89,20 @@ class Worker:
         return found
 
     def begin(self, work: Work[Any]) -> "Future[Any]":
-        """Have work done; called from any thread."""
+        """Have work done; called from any thread.
+
+        Raises:
+            RuntimeError: if the worker is closed.
+        """
+        if self._is_closed:
+            raise RuntimeError("the agent is stopping")
         job = _Job(work, Future())
         self._waiting.put(job)
         return job.future
 
     def close(self) -> None:
         """Wait until all that was begun is done."""
+        self._is_closed = True
         self._waiting.put(None)
         self._thread.join()
 

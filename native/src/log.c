@@ -30,7 +30,7 @@ void vgpu_log(struct vgpu_log_site* site, enum vgpu_level level, const char* for
     int prefix = snprintf(line, sizeof line, "vgpu[%d]: ", (int)getpid());
     int text = vsnprintf(line + prefix, sizeof line - (size_t)prefix - 1, format, arguments);
     va_end(arguments);
-    size_t length = (size_t)(prefix + (text > 0 ? text : 0));
+    size_t length = (size_t)prefix + (size_t)(text > 0 ? text : 0);
     if (length > sizeof line - 2)
         length = sizeof line - 2;
     line[length++] = '\n';

@@ -9,15 +9,14 @@ from hami_dra.kube.slices import is_same
 from hami_dra.lab import pki
 from hami_dra.lab.scene import Scene
 from hami_dra.lab.wait import until
-from hami_dra.lab.webhook import manifests
 from hami_dra.migration import Json
 from hami_dra.migration.names import DRIVER
 from hami_dra.node.devices import resource_slice
 from hami_dra.node.simulated import cards
+from tests.node import account
 
 pytestmark = pytest.mark.cluster
 
-NAMESPACE = "hami-dra-node"
 OURS, THEIRS = "agent-node-1", "agent-node-2"
 
 
@@ -25,31 +24,10 @@ OURS, THEIRS = "agent-node-1", "agent-node-2"
 def agent(shared_scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the kubeconfig of an agent's pod on a node, with the component installed."""
     cluster = shared_scene.cluster
-    folder = tmp_path_factory.mktemp("overlay")
-    component = manifests() / "components" / "node-agent"
-    # kustomize takes relative paths alone.
-    relative = Path(*([".."] * (len(folder.parts) - 1)), *component.parts[1:])
-    overlay = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "components": [str(relative)],
-    }
-    (folder / "kustomization.yaml").write_text(json.dumps(overlay))
-    cluster.kubectl("apply", "-k", str(folder))
-    pod = {
-        "metadata": {"name": "agent"},
-        "spec": {
-            "nodeName": OURS,
-            "serviceAccountName": "hami-dra-node",
-            "containers": [{"name": "agent", "image": "none"}],
-        },
-    }
-    made = shared_scene.api.create("pods", pod, namespace=NAMESPACE)
-    bound = ("--bound-object-kind=Pod", "--bound-object-name=agent")
-    uid = f"--bound-object-uid={made['metadata']['uid']}"
-    token = cluster.kubectl("create", "token", "hami-dra-node", "-n", NAMESPACE, *bound, uid)
-    path = folder / "kubeconfig"
-    content = pki.kubeconfig(cluster.server, cluster.ca_pem, token.stdout.strip())
+    account.install(cluster)
+    token = account.token(cluster, shared_scene.api, OURS)
+    path = tmp_path_factory.mktemp("agent") / "kubeconfig"
+    content = pki.kubeconfig(cluster.server, cluster.ca_pem, token)
     pki.write_kubeconfig(path, content)
     # The API server takes a moment to heed a new policy; until then a refusal would prove nothing.
     until(
@@ -114,7 +92,7 @@ def test_it_neither_changes_nor_removes_those_of_another_node(
 
 def test_a_token_that_belongs_to_no_pod_writes_nothing(shared_scene: Scene, agent: Path) -> None:
     cluster = shared_scene.cluster
-    token = cluster.kubectl("create", "token", "hami-dra-node", "-n", NAMESPACE).stdout.strip()
+    token = cluster.kubectl("create", "token", account.NAME, "-n", account.NAME).stdout.strip()
     path = agent.with_name("unbound")
     pki.write_kubeconfig(path, pki.kubeconfig(cluster.server, cluster.ca_pem, token))
 

@@ -73,6 +73,11 @@ class Built:
 
 @pytest.fixture(scope="session")
 def built() -> Built:
+    return build()
+
+
+def build() -> Built:
+    """Build what is not built yet, one at a time."""
     directory = NATIVE / "build"
     directory.mkdir(exist_ok=True)
     with (directory / ".lock").open("w") as lock:

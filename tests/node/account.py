@@ -27,12 +27,8 @@ def install(cluster: Cluster) -> None:
         cluster.kubectl("apply", "-k", folder)
 
 
-def account(cluster: Cluster, api: Api, node: str) -> dict[str, str]:
-    """Return the environment of a pod of the node, whose service account lies in a directory.
-
-    Returns:
-        variables for the agent's process.
-    """
+def token(cluster: Cluster, api: Api, node: str) -> str:
+    """Return the token that an agent's pod has on a node."""
     pod = {
         "metadata": {"name": f"agent-{node}"},
         "spec": {
@@ -44,10 +40,14 @@ def account(cluster: Cluster, api: Api, node: str) -> dict[str, str]:
     made = api.create("pods", pod, namespace=NAME)
     bound = ("--bound-object-kind=Pod", f"--bound-object-name=agent-{node}")
     uid = f"--bound-object-uid={made['metadata']['uid']}"
-    token = cluster.kubectl("create", "token", NAME, "-n", NAME, *bound, uid).stdout.strip()
+    return cluster.kubectl("create", "token", NAME, "-n", NAME, *bound, uid).stdout.strip()
+
+
+def account(cluster: Cluster, api: Api, node: str) -> dict[str, str]:
+    """Return the environment of an agent's pod, whose service account lies in a directory."""
     folder = cluster.directory / f"account-{node}"
     folder.mkdir()
-    (folder / "token").write_text(token)
+    (folder / "token").write_text(token(cluster, api, node))
     (folder / "ca.crt").write_bytes(cluster.ca_pem)
     host, _, port = cluster.server.removeprefix("https://").rpartition(":")
     return {

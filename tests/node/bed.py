@@ -3,18 +3,20 @@
 import base64
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
+from hami_dra.lab import webhook
 from hami_dra.lab.api import Api
 from hami_dra.lab.cluster import Cluster
-from hami_dra.lab.realnode import AGENT, IMAGE, RealNode
+from hami_dra.lab.realnode import AGENT, IMAGE, RealNode, real_node
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.node.limits import CONTROL_BYTES, Control, decode_control
 from hami_dra.node.simulated import cards
 from tests.hami_dra.node.cdi_validator import validate_all
+from tests.native.conftest import build
 
 PROFILE = "a100-80g"
 COUNT = 3
@@ -162,14 +164,43 @@ class Bed:
         )
 
 
+@contextmanager
+def a_bare_bed(version: str | None = None) -> Iterator[Bed]:
+    """Start a cluster with one real node and nothing of ours, and take it down again."""
+    with (
+        Cluster.start(version=version) as cluster,
+        Api(cluster.kubeconfig) as api,
+        real_node(cluster, api) as node,
+    ):
+        yield Bed(cluster, api, node)
+
+
+@contextmanager
+def at_work(bed: Bed, *arguments: str) -> Iterator[None]:
+    """Have the webhook and an agent as processes of the host.
+
+    Args:
+        bed: where.
+        *arguments: of the agent, beyond those of every test.
+    """
+    webhook.install(bed.cluster)
+    running = webhook.start(bed.cluster)
+    try:
+        webhook.register(bed.api, running)
+        webhook.register_guard(bed.api)
+        bed.start_agent(*arguments)
+        webhook.await_registered(bed.api, "default")
+        yield
+    finally:
+        webhook.unregister_guard(bed.api)
+        webhook.unregister(bed.api)
+        running.process.stop()
+        bed.stop_agents()
+
+
 def agent_arguments() -> list[str]:
     """Return the settings of the bed's agents."""
-    return ["--profile", PROFILE, "--count", str(COUNT), "--library", str(stand_in())]
-
-
-def stand_in() -> Path:
-    """Return a shared object that any program can load and that does nothing."""
-    return next(Path("/lib").glob("*-linux-gnu/libutil.so.1"))
+    return ["--profile", PROFILE, "--count", str(COUNT), "--library", str(build().shipped)]
 
 
 def _whole(text: str) -> bytes:

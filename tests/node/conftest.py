@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hami_dra.lab import webhook
-from hami_dra.lab.api import Api
-from hami_dra.lab.cluster import Cluster
-from hami_dra.lab.realnode import real_node, why_not
+from hami_dra.lab.realnode import why_not
 from hami_dra.lab.wait import until
-from tests.node.bed import Bed
+from tests.node.bed import Bed, a_bare_bed, at_work
 
 LOGS = Path(__file__).parents[2] / ".pytest_cache" / "node-logs"
 _HERE = Path(__file__).parent
@@ -37,32 +34,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def bare_bed(request: pytest.FixtureRequest, kube_version: str | None) -> Iterator[Bed]:
     """A cluster with one real node and nothing of ours; its logs stay after a failure."""
-    with Cluster.start(version=kube_version) as cluster, Api(cluster.kubeconfig) as api:
+    with a_bare_bed(kube_version) as bed:
         try:
-            with real_node(cluster, api) as node:
-                yield Bed(cluster, api, node)
+            yield bed
         finally:
             if request.session.testsfailed:
-                cluster.collect_logs(LOGS)
+                bed.cluster.collect_logs(LOGS)
 
 
 @pytest.fixture(scope="module")
 def shared_bed(bare_bed: Bed) -> Iterator[Bed]:
-    """The bed with the webhook and the agent as processes of the host."""
-    cluster, api = bare_bed.cluster, bare_bed.api
-    webhook.install(cluster)
-    running = webhook.start(cluster)
-    try:
-        webhook.register(api, running)
-        webhook.register_guard(api)
-        bare_bed.start_agent()
-        webhook.await_registered(api, "default")
+    """The bed with the webhook and the agent at work."""
+    with at_work(bare_bed):
         yield bare_bed
-    finally:
-        webhook.unregister_guard(api)
-        webhook.unregister(api)
-        running.process.stop()
-        bare_bed.stop_agents()
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ class FakeCard:
     mig: int = 0
     recovery_action: int = 0
     no_recovery_field: bool = False
+    used: dict[int, int] = field(default_factory=dict)
+    samples: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -99,6 +101,22 @@ class FakeNvml:
     def nvmlDeviceGetMemoryInfo(self, card: FakeCard) -> SimpleNamespace:  # noqa: N802
         """Memory."""
         return SimpleNamespace(total=card.total)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, card: FakeCard) -> list[Any]:  # noqa: N802
+        """Processes with a context, and what they hold."""
+        self._answer()
+        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in card.used.items()]
+
+    def nvmlDeviceGetProcessUtilization(self, card: FakeCard, since: int) -> list[Any]:  # noqa: N802
+        """Samples as (microsecond, process, percent)."""
+        found = [
+            SimpleNamespace(timeStamp=end, pid=pid, smUtil=percent)
+            for end, pid, percent in card.samples
+            if end > since
+        ]
+        if not found:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return found
 
     def nvmlDeviceGetCudaComputeCapability(self, _: FakeCard) -> tuple[int, int]:  # noqa: N802
         """Compute capability."""

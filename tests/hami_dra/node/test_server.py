@@ -245,6 +245,7 @@ async def test_the_liveness_probe_sees_work_that_hangs(short_path: Path) -> None
             assert "has not moved" in await asyncio.to_thread(agent.plugin.stuck, 0.05)
 
         assert await asyncio.to_thread(agent.plugin.stuck, 30) == ""
+    assert agent.plugin.stuck(0.0) == "", "an agent that stops is not stuck"
 
 
 async def test_calls_in_progress_end_well_when_the_agent_stops(short_path: Path) -> None:

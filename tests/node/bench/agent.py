@@ -26,6 +26,7 @@ from hami_dra.node.messages import ClaimReference
 from hami_dra.node.simulated import cards
 from tests.hami_dra.node.fake_kubelet import FakeKubelet, RegisteredPlugin
 from tests.node import account
+from tests.node.bench import example_driver
 
 CLAIMS = 200
 PARALLEL = 8
@@ -35,10 +36,28 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 - a file system in memory, not a secret
 _CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What is measured.
+
+    Attributes:
+        driver: name of the DRA driver.
+        device: names a device by its number.
+        amounts: what a claim of it is charged.
+        argv: calls it, given the kubelet's directory and one in memory.
+    """
+
+    driver: str
+    device: Callable[[int], str]
+    amounts: Mapping[str, str]
+    argv: Callable[["Bench"], list[str]]
+
+
 @dataclass
 class Bench:
-    """A cluster, a node's directories and an agent."""
+    """A cluster, a node's directories and what is measured."""
 
+    subject: Subject
     cluster: Cluster
     session: Session
     account: Mapping[str, str]
@@ -50,15 +69,8 @@ class Bench:
         return self.cluster.directory / "b"
 
     def start(self) -> Process:
-        """Start the agent."""
-        arguments = [
-            *("--name", NODE, "--devices", "simulated", "--count", str(CARDS)),
-            *("--kubelet-directory", str(self.root), "--cdi-directory", str(self.memory / "cdi")),
-            *("--run-directory", str(self.memory / "run"), "--address", "127.0.0.1"),
-            *("--port", "0", "--log-level", "warning"),
-        ]
-        argv = [sys.executable, "-m", "hami_dra.node", "run", *arguments]
-        return self.cluster.start_process("agent", argv, self.account)
+        """Start what is measured."""
+        return self.cluster.start_process("agent", self.subject.argv(self), self.account)
 
     async def until_slice(self) -> None:
         """Wait until the API server has the node's slice."""
@@ -82,20 +94,18 @@ class Bench:
 
     async def claim(self, number: int) -> ClaimReference:
         """Create a claim and allocate it."""
-        device = device_name(cards("a100-80g", CARDS, NODE)[number % CARDS].uuid)
-        exactly = {"deviceClassName": DRIVER}
+        exactly = {"deviceClassName": self.subject.driver}
         body = {
             "metadata": {"name": f"c{number}"},
             "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
         }
         made = await self.session.create(_CLAIMS, body)
-        amounts = {"memory": "1Gi", "cores": "5", "slots": "10"}
         result = {
             "request": "gpu",
-            "driver": DRIVER,
+            "driver": self.subject.driver,
             "pool": NODE,
-            "device": device,
-            "consumedCapacity": amounts,
+            "device": self.subject.device(number % CARDS),
+            "consumedCapacity": self.subject.amounts,
             "shareID": made["metadata"]["uid"],
         }
         status = {"status": {"allocation": {"devices": {"results": [result]}}}}
@@ -185,6 +195,44 @@ async def starts(bench: Bench) -> Process:
     return process
 
 
+def ours(bench: Bench) -> list[str]:
+    """Call our agent."""
+    return [
+        *(sys.executable, "-m", "hami_dra.node", "run", "--name", NODE, "--devices", "simulated"),
+        *("--count", str(CARDS), "--kubelet-directory", str(bench.root)),
+        *("--cdi-directory", str(bench.memory / "cdi"), "--address", "127.0.0.1", "--port", "0"),
+        *("--run-directory", str(bench.memory / "run"), "--log-level", "warning"),
+    ]
+
+
+def theirs(bench: Bench) -> list[str]:
+    """Call the Kubernetes example driver, without the client limits that it has by default."""
+    for name in ("plugins_registry", "plugins"):
+        (bench.root / name).mkdir(parents=True, exist_ok=True)
+    return [
+        *(str(example_driver.program()), f"--node-name={NODE}", f"--num-devices={CARDS}"),
+        f"--kubelet-registrar-directory-path={bench.root / 'plugins_registry'}",
+        f"--kubelet-plugins-directory-path={bench.root / 'plugins'}",
+        *(f"--cdi-root={bench.memory / 'cdi'}", "--gpu-allow-multiple-allocations"),
+        *("--kube-api-qps=100000", "--kube-api-burst=100000"),
+        f"--kubeconfig={bench.cluster.kubeconfig}",
+    ]
+
+
+AGENT = Subject(
+    driver=DRIVER,
+    device=lambda number: device_name(cards("a100-80g", CARDS, NODE)[number].uuid),
+    amounts={"memory": "1Gi", "cores": "5", "slots": "10"},
+    argv=ours,
+)
+EXAMPLE = Subject(
+    driver=example_driver.DRIVER,
+    device=lambda number: f"gpu-{number}",
+    amounts={"memory": "1Gi"},
+    argv=theirs,
+)
+
+
 async def measure_calls(bench: Bench) -> None:
     """Measure starts and calls."""
     process = await starts(bench)
@@ -210,17 +258,24 @@ async def measure_idle(bench: Bench, seconds: float) -> None:
 
 def measure(idle_s: float) -> None:
     """Measure all of it; the idle part alone with an audit log, which slows every call."""
-    _on_a_cluster(measure_calls, audited=False)
-    _on_a_cluster(lambda bench: measure_idle(bench, idle_s), audited=True)
+    _on_a_cluster(AGENT, measure_calls, audited=False)
+    _on_a_cluster(AGENT, lambda bench: measure_idle(bench, idle_s), audited=True)
 
 
-def _on_a_cluster(part: Callable[[Bench], Coroutine[Any, Any, None]], *, audited: bool) -> None:
+def measure_example() -> None:
+    """Measure the Kubernetes example driver on the same bed."""
+    _on_a_cluster(EXAMPLE, measure_calls, audited=False)
+
+
+def _on_a_cluster(
+    subject: Subject, part: Callable[[Bench], Coroutine[Any, Any, None]], *, audited: bool
+) -> None:
     memory = Path(tempfile.mkdtemp(dir=_MEMORY))
     try:
         with Cluster.start(audited=audited) as cluster, Api(cluster.kubeconfig) as api:
             account.install(cluster)
             api.create("nodes", {"metadata": {"name": NODE}})
             variables = account.account(cluster, api, NODE)
-            api.run(lambda session: part(Bench(cluster, session, variables, memory)))
+            api.run(lambda session: part(Bench(subject, cluster, session, variables, memory)))
     finally:
         shutil.rmtree(memory)

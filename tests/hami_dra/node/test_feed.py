@@ -1,0 +1,130 @@
+"""The native library hears what its processes did on the card, and of nobody else's."""
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from hami_dra.node import limit_files
+from hami_dra.node.backend import BackendError
+from hami_dra.node.cdi import NodeEdits
+from hami_dra.node.feed import Fed, Feeder
+from hami_dra.node.limits import Control, DeviceLimit, DriverUsage, decode_control
+from hami_dra.node.nvml import NvmlCards
+from tests.hami_dra.node.fake_nvml import FakeCard, FakeNvml, pynvml
+
+UUID = "GPU-11111111-1111-1111-1111-111111111111"
+CONTROL = Control((DeviceLimit(UUID, 1 << 30, core_percent=30),))
+HOST_PID, INNER_PID, START = 4711, 12, 987654
+_HEADER = struct.Struct("<8sIIQII96x")
+_SLOT = struct.Struct("<IIIIQQ96x")
+
+
+@pytest.fixture
+def card() -> FakeCard:
+    return FakeCard(UUID, 0x0A, 0, used={HOST_PID: 300 << 20, 5: 1})
+
+
+@pytest.fixture
+def cards(card: FakeCard, tmp_path: Path) -> NvmlCards:
+    return NvmlCards(lambda _: NodeEdits(), root=tmp_path, library=FakeNvml([card]))
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    """Two processes of the node: one of a claim's container and a stranger of another one."""
+    for pid, inner, name in ((HOST_PID, INNER_PID, "p (x) y"), (5, 5, "other")):
+        home = tmp_path / "proc" / str(pid)
+        (home / "ns").mkdir(parents=True)
+        (home / "ns/pid").touch()
+        (home / "status").write_text(f"Name:\tx\nNSpid:\t{pid}\t{inner}\n")
+        fields = ["S", *["0"] * 18, str(START), "0"]
+        (home / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n")
+    return tmp_path / "proc"
+
+
+@pytest.fixture
+def claim(tmp_path: Path, proc: Path) -> Fed:
+    """A claim with one process in slot 3, as the library writes it."""
+    directory = tmp_path / "claim"
+    directory.mkdir()
+    limit_files.create(directory, CONTROL)
+    namespace = (proc / str(HOST_PID) / "ns/pid").stat().st_ino
+    size = _SLOT.size + 32 * 96
+    with (directory / "usage").open("r+b") as usage:
+        usage.write(_HEADER.pack(b"VGPUSAGE", 1, 1, 823424, 0, 0))
+        usage.seek(128 + 32 * 128 + 3 * size)
+        usage.write(_SLOT.pack(2, 1, INNER_PID, 0, START, namespace))
+    return Fed(directory, CONTROL)
+
+
+def told(claim: Fed) -> Control:
+    return decode_control((claim.directory / "control").read_bytes())
+
+
+def test_busy_time_adds_up_from_the_first_look_on(
+    card: FakeCard, cards: NvmlCards, proc: Path, claim: Fed
+) -> None:
+    clock = iter(range(1000, 2000))
+    feeder = Feeder(cards.processes, proc=proc, clock_ns=lambda: next(clock))
+    card.samples = [(1_000_000, HOST_PID, 90)]
+
+    feeder.feed([claim])
+    assert told(claim).devices[0].busy_ns == 0, "what was before anybody counted is nobody's"
+    assert told(claim).measured_at_ns == 1000
+
+    card.samples += [(1_200_000, HOST_PID, 50), (1_400_000, HOST_PID, 100), (1_400_000, 5, 100)]
+    assert feeder.feed([claim])
+    assert told(claim).devices[0].busy_ns == 100_000_000 + 200_000_000
+    assert not feeder.feed([claim])
+    assert told(claim).devices[0].busy_ns == 300_000_000, "it never goes back"
+    assert told(claim).devices[0].core_percent == 30
+    assert told(claim).generation == 0, "limits did not change"
+
+
+def test_the_library_hears_its_processes_names_on_the_node_and_their_memory(
+    cards: NvmlCards, proc: Path, claim: Fed
+) -> None:
+    Feeder(cards.processes, proc=proc).feed([claim])
+
+    expected = DriverUsage(INNER_PID, HOST_PID, START, (300 << 20,))
+    assert told(claim).processes == {3: expected}
+
+
+def test_a_process_that_took_the_number_of_another_is_not_taken_for_it(
+    cards: NvmlCards, proc: Path, claim: Fed
+) -> None:
+    stat = proc / str(HOST_PID) / "stat"
+    stat.write_text(stat.read_text().replace(str(START), "1"))
+
+    Feeder(cards.processes, proc=proc).feed([claim])
+
+    assert told(claim).processes == {}
+
+
+def test_where_the_driver_does_not_tell_nothing_is_said(
+    card: FakeCard, proc: Path, claim: Fed, tmp_path: Path
+) -> None:
+    silent = FakeNvml([card], broken=pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED))
+    feeder = Feeder(
+        NvmlCards(lambda _: NodeEdits(), root=tmp_path, library=silent).processes, proc=proc
+    )
+
+    with pytest.raises(BackendError, match="does not tell of processes"):
+        feeder.feed([claim])
+    assert told(claim).measured_at_ns == 0, "the library measures by itself"
+
+
+def test_a_claim_whose_container_spoilt_its_books_hurts_no_other(
+    cards: NvmlCards, proc: Path, claim: Fed, tmp_path: Path
+) -> None:
+    spoilt = tmp_path / "spoilt"
+    spoilt.mkdir()
+    limit_files.create(spoilt, CONTROL)
+    os.truncate(spoilt / "usage", 5)
+
+    Feeder(cards.processes, proc=proc).feed([Fed(spoilt, CONTROL), claim])
+
+    assert told(claim).processes
+    assert told(Fed(spoilt, CONTROL)).measured_at_ns == 0
