@@ -103,7 +103,9 @@ class Bed:
     def files(self) -> list[str]:
         """Return the names of all files of claims on the node."""
         claims = self.node.layout.run / "claims"
-        return [path.name for folder in (self.node.layout.cdi, claims) for path in folder.iterdir()]
+        # An agent that ends without claims takes their folder along.
+        folders = [each for each in (self.node.layout.cdi, claims) if each.is_dir()]
+        return [path.name for folder in folders for path in folder.iterdir()]
 
     def apply(self, document: Json, resource: str = "pods") -> None:
         """Create an object in the tests' namespace."""
