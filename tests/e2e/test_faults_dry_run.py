@@ -8,6 +8,7 @@ import pytest
 
 from hami_dra.kube.errors import ApiError
 from hami_dra.lab.replica import IDENTITY
+from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from tests.e2e.faults import TEMPLATES, Service, is_converted, template_of
 from tests.e2e.world import limit_range, pod
@@ -24,8 +25,15 @@ def nothing(_service: Service) -> None:
     """Leave the namespace as it is."""
 
 
+def settled(service: Service, manifest: Json) -> Json:
+    """Create a pod and wait for its claim, which is reviewed too."""
+    created = service.create(manifest)
+    until(lambda: service.objects("resourceclaims"), what="the pod has its claim", timeout_s=60)
+    return created
+
+
 def shape_is_known(service: Service) -> None:
-    service.create(pod("before", SHAPE))
+    settled(service, pod("before", SHAPE))
 
 
 def cards_are_known(service: Service) -> None:
@@ -40,7 +48,7 @@ def default_comes_back(service: Service) -> None:
 
 
 def name_is_taken(service: Service) -> None:
-    another = template_of(service.create(pod("other", {"gpu": 1, "gpumem": 5})))
+    another = template_of(settled(service, pod("other", {"gpu": 1, "gpumem": 5})))
     name = template_of(service.dry_run(pod("p", SHAPE)))
     api = service.scene.api
     spec = api.get(TEMPLATES, another, namespace=service.namespace)["spec"]
