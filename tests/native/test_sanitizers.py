@@ -19,36 +19,38 @@ from tests.native.conftest import NATIVE, UUIDS, compiler
 _SANITIZERS: Final = {
     "address": "-fsanitize=address,undefined -fno-sanitize-recover=undefined",
     "thread": "-fsanitize=thread",
+    "traps": "-fsanitize=undefined -fsanitize-trap=undefined",
 }
-_PLAIN: Final = "no sanitizer"
+_TRAPS: Final = "traps"
+"""Needs no runtime: what also zig has for shared libraries."""
 _CLAIM: Final = Path("claims", "one")
+
+
+def _links(flags: str, directory: str) -> bool:
+    text = Path(directory, "empty.c")
+    text.write_text("int main(void) { return 0; }\n")
+    command = [*compiler(), *shlex.split(flags), "-o", f"{directory}/empty", str(text)]
+    return not subprocess.run(command, capture_output=True, check=False, timeout=120).returncode
 
 
 @functools.cache
 def _available() -> tuple[str, ...]:
     with tempfile.TemporaryDirectory() as directory:
-        text = Path(directory) / "empty.c"
-        text.write_text("int main(void) { return 0; }\n")
         found = tuple(
             name
             for name, flags in _SANITIZERS.items()
-            if not subprocess.run(
-                [*compiler(), *shlex.split(flags), "-o", f"{directory}/empty", str(text)],
-                capture_output=True,
-                check=False,
-                timeout=120,
-            ).returncode
+            if name != _TRAPS and "ziglang" not in compiler() and _links(flags, directory)
         )
-    return found or (_PLAIN,)
+    return found or (_TRAPS,)
 
 
 @functools.cache
 def _built(name: str) -> Path:
     """Return the folder of what `make sanitized` made."""
-    build = NATIVE / "build" / name.replace(" ", "-")
+    build = NATIVE / "build" / name
     link = "-shared -pthread -ldl -Wl,-soname,libvgpu.so -Wl,--version-script=$(BUILD)/exports.map"
     make = ["make", "-s", "-C", str(NATIVE), f"BUILD={build}"]
-    flags = f"SANITIZE={_SANITIZERS.get(name, '')}"
+    flags = f"SANITIZE={_SANITIZERS[name]}"
     command = [*make, flags, f"CC={' '.join(compiler())}", f"LINK={link}", "sanitized"]
     subprocess.run(command, check=True, timeout=280)
     return build
