@@ -436,6 +436,29 @@ def test_watching_launches_spoils_no_capture(container: Container) -> None:
     assert told == [True, 0]
 
 
+def test_launches_are_followed_in_their_own_stream(container: Container) -> None:
+    """Anything put into the default stream that all threads share would make threads wait."""
+    container.claim(DeviceLimit(UUIDS[0], None, core_percent=50))
+
+    told = container.run("""
+        cuda = Cuda()
+        cuda.driver.fake_marked_stream.restype = ctypes.c_uint64
+        stream, grid = ctypes.c_void_p(), (None, 1, 1, 1, 1, 1, 1, 0)
+        cuda.call("cuStreamCreate", ctypes.byref(stream), 0)
+        seen = []
+        for name, where in (("", None), ("_ptsz", None), ("", stream), ("_ptsz", stream)):
+            cuda.call("cuLaunchKernel" + name, *grid, where, None, None)
+            seen.append(cuda.driver.fake_marked_stream())
+        graph = cuda.graph(kernels=3)
+        for name in ("", "_ptsz"):
+            cuda.launch_graph(graph, name)
+            seen.append(cuda.driver.fake_marked_stream())
+        tell([mark if mark != stream.value else "own" for mark in seen])
+    """)
+
+    assert told == [0, 2, "own", "own", 0, 2]
+
+
 def test_launches_go_on_when_contexts_come_and_go(container: Container) -> None:
     """Events end with their context."""
     path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=90))
