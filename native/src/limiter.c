@@ -5,6 +5,7 @@
 #include "forget.h"
 #include "marks.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -34,6 +35,10 @@ static _Thread_local struct {
     struct vgpu_mark* mark;
     struct vgpu_pending pending;
 } batch;
+
+/* Set under the lock of the start; its destructor runs at the end of each thread that has a value. */
+static pthread_key_t thread_key;
+static bool has_key;
 
 void vgpu_limiter_forget(void)
 {
@@ -106,8 +111,25 @@ static void refresh(void)
     atomic_store_explicit(&vgpu_generation_seen, seen, memory_order_release);
 }
 
+/* What was paid for and will not be launched under this batch any more. */
+static void abandon(void)
+{
+    if (batch.left)
+        vgpu_pending_end(&batch.pending);
+    batch.left = 0;
+}
+
+/* A thread takes nothing along that it paid for. */
+static void at_thread_end(void* unused)
+{
+    (void)unused;
+    abandon();
+}
+
 void vgpu_limiter_start(void)
 {
+    if (!has_key)
+        has_key = pthread_key_create(&thread_key, at_thread_end) == 0;
     atomic_store_explicit(&vgpu_generation_seen, UINT64_MAX, memory_order_relaxed);
     atomic_store_explicit(&vgpu_generation, &vgpu_claim(0)->control->generation, memory_order_release);
     refresh();
@@ -189,14 +211,6 @@ static uint32_t batch_size(const struct vgpu_usage_device* budget, uint32_t laun
     return vgpu_claim_count() > 1 || size < launches ? launches : (uint32_t)(size - size % launches);
 }
 
-/* What was paid for and will not be launched under this batch any more. */
-static void abandon(void)
-{
-    if (batch.left)
-        vgpu_pending_end(&batch.pending);
-    batch.left = 0;
-}
-
 /* Where nobody measures, some launches are timed: all of the first, then few. */
 static uint32_t timed_scale(void)
 {
@@ -228,6 +242,8 @@ static bool pay(struct vgpu_device* device, uint32_t launches)
     __atomic_fetch_add(&mine->pending, size, __ATOMIC_RELAXED);
     batch.pending = (struct vgpu_pending) { budget, mine, size, is_measured ? 0 : timed_scale(), 0, 0 };
     batch.cost_ns = vgpu_budget_cost_ns(budget);
+    if (!batch.launched && has_key)
+        pthread_setspecific(thread_key, &batch);
     batch.device = device;
     batch.generation = atomic_load_explicit(&vgpu_generation_seen, memory_order_relaxed);
     batch.left = size;

@@ -315,5 +315,29 @@ def test_what_a_killed_process_had_on_its_way_is_forgotten(container: Container)
     assert (before, _budget_of(path).pending) == (1, 0)
 
 
+def test_threads_that_end_leave_nothing_charged(container: Container) -> None:
+    path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=90))
+
+    container.run(
+        """
+        cuda = Cuda()
+        def launch():
+            cuda.use(0)
+            for _ in range(200):
+                cuda.launch()
+        for _ in range(20):
+            thread = threading.Thread(target=launch)
+            thread.start()
+            thread.join()
+        cuda.launch()
+        cuda.launch()
+    """,
+        VGPU_FAKE_KERNEL_NS="1",
+    )
+
+    assert _launches(path) >= 20 * 200
+    assert _budget_of(path).pending <= 2
+
+
 def _budget_of(path: Path) -> Budget:
     return Budget.from_buffer_copy((path / "usage").read_bytes(), 128)
