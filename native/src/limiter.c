@@ -82,6 +82,12 @@ static bool is_fresh(const struct vgpu_control* control, uint64_t now)
     return measured_at && measured_at + STALE_NS > now;
 }
 
+/* An agent may measure memory and not time, as under MIG: then the time is 0. */
+static bool is_measured(const struct vgpu_control* control, uint32_t number, uint64_t now)
+{
+    return is_fresh(control, now) && __atomic_load_n(&control->devices[number].busy_ns, __ATOMIC_RELAXED);
+}
+
 /* A blocked claim waits for the agent; one whose agent is gone does not. */
 static bool is_blocked(const struct vgpu_device* device)
 {
@@ -172,7 +178,7 @@ static void wait_for_credit(struct vgpu_device* device, struct vgpu_usage_device
         bool is_held = is_blocked(device);
         if (percent == ALL && !is_held)
             break;
-        if (is_fresh(claim->control, now))
+        if (is_measured(claim->control, device->parts[0].number, now))
             true_up(claim->control, device->parts[0].number, budget);
         else
             vgpu_budget_assume(budget, now);
@@ -233,14 +239,14 @@ static bool pay(struct vgpu_device* device, uint32_t launches)
     struct vgpu_usage_device* budget = &books->usage->devices[number];
     struct vgpu_slot_device* mine = &books->usage->slots[books->slot].devices[number];
     uint64_t now = now_ns();
-    bool is_measured = is_fresh(claim->control, now);
+    bool is_told = is_measured(claim->control, number, now);
     vgpu_marks_collect();
-    if (is_measured)
+    if (is_told)
         true_up(claim->control, number, budget);
     uint32_t size = batch_size(budget, launches);
     __atomic_fetch_add(&mine->launches, size, __ATOMIC_RELAXED);
     __atomic_fetch_add(&mine->pending, size, __ATOMIC_RELAXED);
-    batch.pending = (struct vgpu_pending) { budget, mine, size, is_measured ? 0 : timed_scale(), 0, 0 };
+    batch.pending = (struct vgpu_pending) { budget, mine, size, is_told ? 0 : timed_scale(), 0, 0 };
     batch.cost_ns = vgpu_budget_cost_ns(budget);
     if (!batch.launched && has_key)
         pthread_setspecific(thread_key, &batch);

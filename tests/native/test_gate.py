@@ -129,6 +129,18 @@ def test_a_claim_is_not_blocked_for_ever_by_an_agent_that_died(container: Contai
     assert launcher.answer() == '"done"\n'
 
 
+def test_an_agent_that_measures_memory_alone_leaves_time_to_the_library(
+    container: Container,
+) -> None:
+    launcher = _Launcher(container, DeviceLimit(UUIDS[0], None, core_percent=50))
+    for _ in range(5):
+        launcher.update(launcher.limit)
+        launcher.ask(20)
+        launcher.answer()
+
+    assert _budget_of(launcher.path).cost_ns > MS / 2
+
+
 def test_captured_launches_cost_nothing(container: Container) -> None:
     path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=10))
 
