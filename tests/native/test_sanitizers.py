@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from hami_dra.node import limit_files
@@ -114,6 +114,7 @@ def _patch(path: Path, patches: list[tuple[int, int]]) -> None:
 @settings(
     max_examples=15,
     deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
@@ -124,7 +125,10 @@ def _patch(path: Path, patches: list[tuple[int, int]]) -> None:
 def test_files_that_hold_anything_end_no_process(
     name: str, cases: list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]
 ) -> None:
-    """Before the start and while it runs: a damaged usage file is a container's own doing."""
+    """Before the start and while it runs: a damaged usage file is a container's own doing.
+
+    A failure is not made smaller, because waits on damaged locks would take minutes.
+    """
     with tempfile.TemporaryDirectory() as directory:
         folders = [Path(directory, str(number)) for number in range(len(cases))]
         for folder, (control, usage) in zip(folders, cases, strict=True):

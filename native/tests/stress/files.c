@@ -68,6 +68,8 @@ static void use_memory(void)
                            : cuMemAlloc_v2(&addresses[i], (size_t)1 << 20);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
             exit(3);
+        if (result != CUDA_SUCCESS)
+            addresses[i] = 0;
         damage();
         if (cuMemGetInfo_v2(&free_bytes, &total) || free_bytes > total)
             exit(4);
