@@ -86,7 +86,7 @@ class DeviceLimit:
         core_percent: share of the GPU's time; 0 and 100 are no limit.
         context_bytes: charged to each process until the driver's own number is known.
         flags: switches of the moment.
-        busy_ns: measured GPU time of the claim since the agent began.
+        busy_ns: measured GPU time of the claim since the agent began; 0 when nobody measures.
     """
 
     uuid: str
