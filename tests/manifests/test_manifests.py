@@ -71,6 +71,7 @@ def test_the_policy_that_ships_is_the_default_one() -> None:
         ("self-signed", Choice()),
         ("cert-manager", Choice(certificates=Certificates.CERT_MANAGER)),
         ("extended-resource", Choice(extended_resource=True)),
+        ("nvidia-runtime", Choice(runtime_class="nvidia")),
         ("kube-1.34", Choice(policy=manifests.read_policy(OLD))),
     ],
 )
