@@ -80,7 +80,7 @@ bench-node: $(STAMP) ## Measure the node agent against a real API server.
 
 .PHONY: native
 native: $(STAMP) ## Build the native library for glibc 2.17, x86-64 and aarch64, into native/build.
-	@$(MAKE) -s -C native release ZIG="$(abspath $(BIN))/python -m ziglang"
+	@$(MAKE) -s -C native releases ZIG="$(abspath $(BIN))/python -m ziglang"
 
 .PHONY: native-test
 native-test: $(STAMP) ## Run the tests of the native library on a fake driver.

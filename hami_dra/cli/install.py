@@ -87,6 +87,14 @@ NodeAgent = Annotated[
         f" {DRIVER}."
     ),
 ]
+RuntimeClass = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="RuntimeClass of the node agent: nvidia where NVIDIA's container runtime is not the"
+        " default one.",
+    ),
+]
 KeepNodeAgent = Annotated[
     bool,
     typer.Option(
@@ -133,6 +141,7 @@ def install_command(
     namespace: Namespace = SYSTEM_NAMESPACE,
     extended_resource: ExtendedResource = False,
     node_agent: NodeAgent = True,
+    runtime_class: RuntimeClass = "",
     context: Context = "",
     kubeconfig: Kubeconfig = None,
     wait: Wait = True,
@@ -156,6 +165,7 @@ def install_command(
         replicas=replicas,
         extended_resource=extended_resource,
         node_agent=node_agent,
+        runtime_class=runtime_class or None,
     )
     if helm_values:
         sys.stdout.write(_helm_values(choice.policy or shipped_policy()))

@@ -51,6 +51,7 @@ class Choice:
         replicas: instead of two.
         extended_resource: whether the DeviceClass stands for the legacy resource too (ruling 29).
         node_agent: whether cards come from our own agent on every node.
+        runtime_class: of the agent's pods; where NVIDIA's runtime is not the default one.
     """
 
     certificates: Certificates = Certificates.SELF_SIGNED
@@ -60,13 +61,12 @@ class Choice:
     replicas: int | None = None
     extended_resource: bool = False
     node_agent: bool = True
+    runtime_class: str | None = None
 
 
 def objects(choice: Choice) -> list[Json]:
     """Return the objects of an installation, as a server may store them, in no certain order."""
-    found = shipped(choice.certificates)
-    if not choice.node_agent:
-        found = [each for each in found if each["metadata"]["name"] != AGENT]
+    found = _with_agent(shipped(choice.certificates), choice)
     if choice.policy is not None:
         found = [_with_policy(each, choice.policy) for each in found]
     if choice.extended_resource:
@@ -126,6 +126,15 @@ def secrets(namespace: str) -> list[Json]:
     ]
 
 
+def _with_agent(found: list[Json], choice: Choice) -> list[Json]:
+    """Return objects with the agent as it was chosen, or without it."""
+    if not choice.node_agent:
+        return [each for each in found if each["metadata"]["name"] != AGENT]
+    if (name := choice.runtime_class) is not None:
+        _change(found, "DaemonSet", lambda item: _set_runtime_class(item, name))
+    return found
+
+
 def _with_policy(item: Json, policy: PolicyText) -> Json:
     """Return an object as it is for another policy."""
     made = {identity(each): each for each in admission(policy.policy)}
@@ -159,6 +168,10 @@ def _change(found: list[Json], kind: str, edit: Callable[[Json], None]) -> None:
 def _set_image(workload: Json, image: str) -> None:
     for container in _containers(workload):
         container["image"] = image
+
+
+def _set_runtime_class(workload: Json, name: str) -> None:
+    workload["spec"]["template"]["spec"]["runtimeClassName"] = name
 
 
 def _containers(workload: Json) -> Iterator[Json]:

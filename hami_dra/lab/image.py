@@ -22,6 +22,8 @@ PROGRAMS: Final = ("sh", "cat", "env", "ls", "sleep", "base64", "touch", "grep",
 
 _FOLDERS: Final = ("dev", "etc", "proc", "run", "sys", "tmp")
 _LIBRARY: Final = re.compile(r"(?:=> )?(/\S+) \(0x")
+# Parts of glibc that images hold with it, whether or not a program of theirs needs them.
+_WITH_LIBC: Final = ("libdl.so.2", "libpthread.so.0")
 _MEDIA: Final = "application/vnd.oci.image"
 
 
@@ -139,7 +141,11 @@ def write_image(
         command: what it runs where a pod does not say.
     """
     layer = Layer()
-    layer.add_programs({f"bin/{program}": _find(program) for program in programs})
+    found = {f"bin/{program}": _find(program) for program in programs}
+    layer.add_programs(found)
+    [libc] = [Path(each) for each in libraries(found.values()) if Path(each).name == "libc.so.6"]
+    for part in (libc.with_name(name) for name in _WITH_LIBC):
+        layer.add(str(part), part, mode=0o755)
     config = {"Cmd": [*command], "Env": ["PATH=/bin"]}
     write_archive(path, name, layer, config)
 

@@ -27,10 +27,10 @@ _FAILED: Final = 1
 _USAGE: Final = 2
 _NOT_READY: Final = 3
 
-# What makes no difference to what would be published.
+# What makes no difference to what `check` looks at.
 _RUN_ONLY: Final = frozenset(
     {
-        *("instance", "library", "address", "port", "account", "kubeconfig", "context"),
+        *("instance", "address", "port", "account", "kubeconfig", "context"),
         *("log_format", "log_level", "core_policy", "allow_disable"),
     }
 )

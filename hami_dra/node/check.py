@@ -41,6 +41,7 @@ class Findings:
         slots: the slots of one tenant.
         cdi_directory: where CDI files would be written.
         cdi_mode: how it is found out what containers need.
+        library: the native library, which enforces limits; None for none.
         problems: what is missing.
     """
 
@@ -50,6 +51,7 @@ class Findings:
     slots: int
     cdi_directory: Path
     cdi_mode: str
+    library: Path | None
     problems: tuple[Problem, ...]
 
     @property
@@ -75,8 +77,10 @@ def findings(settings: Settings, *, root: Path = Path("/")) -> Findings:
         slots=WHOLE // settings.split_count,
         cdi_directory=settings.cdi_directory,
         cdi_mode=settings.cdi_mode.value if source == "nvml" else "none needed",
+        library=settings.library,
         problems=(
             *problems,
+            *_library_problems(settings),
             *_driver_problems(cards),
             *_directory_problems(settings),
             *_runtime_problems(settings),
@@ -97,6 +101,7 @@ def render(found: Findings) -> str:
         f"driver: {found.driver}",
         f"CDI files: {found.cdi_directory}",
         f"container edits: {found.cdi_mode}",
+        f"native library: {found.library or 'none, so limits are told and not enforced'}",
     ]
     for problem in found.problems:
         lines += [f"problem: {problem.what}", f"  fix: {problem.fix}"]
@@ -110,6 +115,14 @@ def _driver_problems(cards: tuple[Card, ...]) -> Iterator[Problem]:
         yield Problem(
             f"found NVIDIA's driver {version}, expected {_OLDEST_DRIVER} or newer",
             "update the driver on the node",
+        )
+
+
+def _library_problems(settings: Settings) -> Iterator[Problem]:
+    if settings.library is not None and not os.access(settings.library, os.R_OK):
+        yield Problem(
+            f"found no readable file {settings.library}, expected the native library",
+            "name libvgpu.so with --library, or none with HAMI_DRA_NODE_LIBRARY set to nothing",
         )
 
 

@@ -78,7 +78,7 @@ def from_host(cards: Sequence[Card], *, root: Path = Path("/")) -> NodeEdits:
         return edits
     raise BackendError(
         f"found no CDI spec of NVIDIA's toolkit, expected one of {', '.join(_SPECS)} below {root};"
-        " make one with `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+        " make one with `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml"
         " --device-name-strategy=uuid`"
     )
 

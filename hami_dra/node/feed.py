@@ -89,6 +89,7 @@ class Feeder:
         self._proc = proc
         self._clock_ns = clock_ns
         self._spent_ns: dict[tuple[Path, str], int] = {}
+        self._hidden: frozenset[int] = frozenset()
 
     def feed(self, claims: Iterable[Fed]) -> bool:
         """Write into each claim what its processes did; return whether any did something.
@@ -102,9 +103,12 @@ class Feeder:
         busy = [(claim, found) for claim in claims if (found := _processes(claim))]
         uuids = {device.uuid for claim, _ in busy for device in claim.control.devices}
         measured = {uuid: self._measure(uuid) for uuid in sorted(uuids)}
-        hosts = self._hosts({pid for pids in measured.values() for pid in pids})
+        hosts, hidden = self._hosts({pid for pids in measured.values() for pid in pids})
+        self._tell_hidden(hidden)
         for claim, processes in busy:
-            self._write(claim, processes, measured, hosts)
+            # Any of them may be the claim's, whose time would be told as none.
+            if all(hidden.isdisjoint(measured[device.uuid]) for device in claim.control.devices):
+                self._write(claim, processes, measured, hosts)
         return any(done.busy_ns for pids in measured.values() for done in pids.values())
 
     def _write(
@@ -147,20 +151,36 @@ class Feeder:
         except (OSError, DamagedFileError) as error:
             _log.info("control in %s not fed: %s", claim.directory, error)
 
-    def _hosts(self, pids: Iterable[int]) -> Mapping[_Identity, int]:
-        """Find out what processes of the node are called inside of their containers."""
+    def _tell_hidden(self, hidden: frozenset[int]) -> None:
+        if hidden - self._hidden:
+            _log.warning(
+                "found no right to look at the processes %s, expected the capability SYS_PTRACE:"
+                " claims of their cards are not told what their processes do",
+                sorted(hidden),
+            )
+        self._hidden = hidden
+
+    def _hosts(self, pids: Iterable[int]) -> tuple[Mapping[_Identity, int], frozenset[int]]:
+        """Find out what processes of the node are called inside of their containers.
+
+        Those that nothing may be found out about are returned beside.
+        """
         found: dict[_Identity, int] = {}
+        hidden: set[int] = set()
         for pid in pids:
             home = self._proc / str(pid)
             try:
                 namespace = (home / "ns/pid").stat().st_ino
                 inner = _inner_pid((home / "status").read_text())
                 fields = (home / "stat").read_text().rpartition(")")[2].split()
+            except PermissionError:
+                hidden.add(pid)
+                continue
             except (OSError, ValueError):
                 continue  # it has ended
             # The text after the name begins with the third field.
             found[namespace, inner, int(fields[_START_TIME - 2])] = pid
-        return found
+        return found, frozenset(hidden)
 
 
 def _processes(claim: Fed) -> tuple[ProcessUsage, ...]:

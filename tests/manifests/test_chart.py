@@ -49,6 +49,7 @@ def values_of(policy: Path, folder: Path) -> Path:
         ("self-signed", {}),
         ("cert-manager", {"certificates.mode": "cert-manager"}),
         ("extended-resource", {"extendedResource": "nvidia.com/gpu"}),
+        ("nvidia-runtime", {"nodeAgent.runtimeClassName": "nvidia"}),
     ],
 )
 def test_the_chart_renders_the_objects_of_the_overlay(name: str, values: dict[str, str]) -> None:

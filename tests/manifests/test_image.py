@@ -1,5 +1,7 @@
 """The image's Dockerfile is sound, and its steps work; no Docker is needed for either."""
 
+import os
+import platform
 import re
 import subprocess
 import sys
@@ -95,6 +97,19 @@ def test_the_image_holds_working_commands_and_the_manifests(image: Path) -> None
 
     assert "kind: MutatingWebhookConfiguration" in printed
     assert not (image / "bin" / "pip").exists()
+
+
+@pytest.mark.tools
+def test_the_image_names_the_native_library_that_it_holds(image: Path, tmp_path: Path) -> None:
+    """It is what `make native` builds for this machine."""
+    variables = dict(each.split("=", 1) for each in RECIPE.config()["Env"])
+    named = Path(variables["HAMI_DRA_NODE_LIBRARY"])
+    made = tmp_path / "libvgpu.so"
+    environment = {**os.environ, "ZIG": f"{sys.executable} -m ziglang"}
+    release = [str(ROOT / "native" / "release"), platform.machine(), str(made)]
+    subprocess.run(release, env=environment, check=True)
+
+    assert (image / named.relative_to("/venv")).read_bytes() == made.read_bytes()
 
 
 def said_by(image: Path, command: str, *arguments: str) -> str:

@@ -1,5 +1,7 @@
 """The manifests are current, and everybody who writes them writes the same."""
 
+import os
+import re
 import shutil
 from pathlib import Path
 
@@ -71,6 +73,7 @@ def test_the_policy_that_ships_is_the_default_one() -> None:
         ("self-signed", Choice()),
         ("cert-manager", Choice(certificates=Certificates.CERT_MANAGER)),
         ("extended-resource", Choice(extended_resource=True)),
+        ("nvidia-runtime", Choice(runtime_class="nvidia")),
         ("kube-1.34", Choice(policy=manifests.read_policy(OLD))),
     ],
 )
@@ -169,6 +172,44 @@ def test_the_agent_understands_its_arguments_and_has_its_directories() -> None:
     assert outside == mounts, "kubelet and runtime are told these paths"
 
 
+def test_the_agent_has_the_rights_of_its_manifest_and_no_others() -> None:
+    """NVML names processes by the node's ids, and whose they are is not for everybody to see."""
+    pod = template_of("DaemonSet", Choice())["spec"]
+    [container] = pod["containers"]
+
+    assert pod["hostPID"] is True
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_PTRACE"]}
+    assert "privileged" not in container["securityContext"]
+    assert "runtimeClassName" not in pod
+    library = {each["name"] for each in container["env"]} & {"HAMI_DRA_NODE_LIBRARY"}
+    assert library == set(), (
+        "a variable of the pod would win over the ConfigMap; the image names it"
+    )
+
+
+def test_the_patch_of_the_page_gives_the_agent_nvml(tmp_path: Path) -> None:
+    """What NODE says for nodes without NVIDIA's runtime."""
+    [patch] = re.findall(r"```yaml\n(patches:.*?)```", page_of("NODE"), re.DOTALL)
+    shipped = os.path.relpath(OVERLAYS / "self-signed", tmp_path.resolve())
+    (tmp_path / "kustomization.yaml").write_text(f"resources: [{shipped}]\n{patch}")
+
+    patched = by_identity(manifests.objects(manifests.render(tmp_path)))
+
+    key = ("DaemonSet", AGENT, AGENT)
+    before, after = (
+        each[key]["spec"]["template"]["spec"] for each in (overlay("self-signed"), patched)
+    )
+    [container] = after["containers"]
+    assert container["securityContext"]["privileged"] is True
+    assert container["securityContext"]["allowPrivilegeEscalation"] is True, "or it is refused"
+    assert len(container["volumeMounts"]) == len(before["containers"][0]["volumeMounts"]) + 1
+    assert container["env"] == before["containers"][0]["env"]
+
+
+def page_of(name: str) -> str:
+    return (ROOT / ".github" / f"{name}.md").read_text()
+
+
 def test_a_pod_has_the_time_to_leave_and_to_drain() -> None:
     pod = webhook_pod(Certificates.SELF_SIGNED)
     leaving = Settings.model_fields["termination_delay_s"].default
@@ -215,7 +256,7 @@ def test_cert_manager_needs_no_right_on_secrets_and_registrations() -> None:
 
 
 def test_the_page_tells_what_every_right_is_for() -> None:
-    pages = {name: (ROOT / ".github" / f"{name}.md").read_text() for name in ("INSTALL", "NODE")}
+    pages = {name: page_of(name) for name in ("INSTALL", "NODE")}
     rules = [
         (pages["NODE" if item["metadata"]["name"] == AGENT else "INSTALL"], rule)
         for item in objects(Choice())

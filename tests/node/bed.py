@@ -2,6 +2,7 @@
 
 import base64
 import os
+import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,12 @@ TELL = (
     " grep -q /usr/local/vgpu/libvgpu.so /proc/self/maps && echo PRELOADED; echo END"
 )
 STAY = f"{TELL}; exec sleep 1000000"
+
+_ASK = """
+#include <stdio.h>
+int cuInit(unsigned);
+int main(void) { printf("cuInit %d\\nEND\\n", cuInit(0)); return 0; }
+"""
 
 
 @dataclass(frozen=True)
@@ -243,3 +250,26 @@ def pod(name: str, *containers: Json, init: Sequence[Json] = (), **more: object)
         **more,
     }
     return {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec}
+
+
+def assert_limits_meet_programs(bed: Bed) -> None:
+    """Run a program that computes, and see that the native library read its claim's limits.
+
+    The fake driver's cards are not the node's, which it can only say once it has read them.
+    """
+    folder = bed.cluster.directory / "driver"
+    built = build()
+    shutil.copytree(built.fake, folder, dirs_exist_ok=True)
+    built.compile(folder / "ask", _ASK, f"-L{folder}", "-l:libcuda.so.1")
+    asking = container(command="/driver/ask 2>&1", gpu="1", gpumem="1000")
+    asking["volumeMounts"] = [{"name": "driver", "mountPath": "/driver"}]
+    asking["env"] = [
+        {"name": "LD_LIBRARY_PATH", "value": "/driver"},
+        {"name": "VGPU_FAKE_STATE", "value": "/driver/state"},
+    ]
+    volume = {"name": "driver", "hostPath": {"path": str(folder)}}
+    bed.apply(pod("computes", asking, volumes=[volume], restartPolicy="Never"))
+
+    said = bed.told("computes").text
+    assert "cuInit 0" in said
+    assert "found limits, but for none of the 2 GPUs" in said

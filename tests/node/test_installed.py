@@ -4,30 +4,28 @@ One installation serves all tests of this module; its end is a test too, see `in
 """
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from hami_dra.install.manifests import AGENT
-from hami_dra.lab import webhook
-from hami_dra.lab.product import product_image
 from hami_dra.lab.wait import until
 from hami_dra.migration.names import DRIVER
 from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE
-from tests.e2e.installation import PATIENCE_S, Site
-from tests.node.bed import COUNT, NAMESPACE, PROFILE, Bed, container, deployment, pod
+from tests.e2e.installation import Site
+from tests.node.bed import (
+    COUNT,
+    NAMESPACE,
+    Bed,
+    assert_limits_meet_programs,
+    container,
+    deployment,
+    pod,
+)
+from tests.node.installation import apply, await_nothing_left, await_rolled_out, write_overlay
 
 pytestmark = pytest.mark.cluster
-
-OVERLAY: Final = Path(__file__).parents[2] / "manifests" / "overlays" / "self-signed"
-SIMULATED: Final = {
-    "HAMI_DRA_NODE_DEVICES": "simulated",
-    "HAMI_DRA_NODE_PROFILE": PROFILE,
-    "HAMI_DRA_NODE_COUNT": str(COUNT),
-}
 
 
 @pytest.fixture(scope="module")
@@ -39,61 +37,16 @@ def site(bare_bed: Bed) -> Site:
 @pytest.fixture(scope="module")
 def installed(bare_bed: Bed, site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     """Install the overlay with the documented setting for simulated cards, and take all away."""
-    bare_bed.node.import_image(product_image())
     before = site.everything()
     try:
-        site.cluster.kubectl("apply", "-k", str(overlay(tmp_path_factory.mktemp("overlay"))))
-        await_rolled_out(bare_bed, f"deployment/{NAME}", SYSTEM_NAMESPACE)
-        await_rolled_out(bare_bed, f"daemonset/{AGENT}", AGENT)
-        webhook.await_registered(bare_bed.api, NAMESPACE)
+        apply(bare_bed, write_overlay(tmp_path_factory.mktemp("overlay")))
         yield bare_bed
     finally:
         done = site.run("uninstall", "--yes")
     assert done.exit_code == 0, done.output
-    assert remains(bare_bed) == set()
-    # The templates of converted pods stay on purpose; the slice goes half a minute after its agent.
+    # The templates of converted pods stay on purpose.
     bare_bed.api.delete_all("resourceclaimtemplates", NAMESPACE)
-    until(
-        lambda: not left(site.everything(), before),
-        what="nothing is left in the API",
-        timeout_s=PATIENCE_S,
-    )
-
-
-def left(found: set[str], before: set[str]) -> set[str]:
-    """Return what was not there before, and what bears our name, which others may have left."""
-    return (found - before) | {each for each in found if "hami" in each}
-
-
-def overlay(folder: Path) -> Path:
-    """Write an overlay as a user would, on top of the one that ships."""
-    settings = {
-        "name": AGENT,
-        "namespace": AGENT,
-        "literals": [f"{name}={value}" for name, value in SIMULATED.items()],
-        "options": {"disableNameSuffixHash": True},
-    }
-    content = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(OVERLAY, folder.resolve())],
-        "configMapGenerator": [settings],
-    }
-    (folder / "kustomization.yaml").write_text(json.dumps(content))
-    return folder
-
-
-def remains(bed: Bed) -> set[str]:
-    """Name what is on the node where we keep files."""
-    layout = bed.node.layout
-    plugins = (layout.kubelet / "plugins", layout.kubelet / "plugins_registry")
-    return {each.name for folder in (*plugins, layout.cdi, layout.run) for each in folder.iterdir()}
-
-
-def await_rolled_out(bed: Bed, workload: str, namespace: str) -> None:
-    """Wait until every pod of a workload is of its last revision and ready."""
-    patience = f"--timeout={PATIENCE_S}s"
-    bed.cluster.kubectl("rollout", "status", workload, "-n", namespace, patience)
+    await_nothing_left(bare_bed, site, before)
 
 
 @pytest.fixture
@@ -116,6 +69,51 @@ def test_an_unmodified_deployment_runs_with_its_limits(bed: Bed) -> None:
         assert told.variables["CUDA_DEVICE_MEMORY_LIMIT_0"] == "3000m"
         assert told.variables["CUDA_DEVICE_SM_LIMIT_0"] == "30"
         assert list(told.memory_mib.values()) == [3000]
+        assert "PRELOADED" in told.text
+
+
+def test_limits_are_enforced_by_the_library_of_the_image(bed: Bed) -> None:
+    assert_limits_meet_programs(bed)
+
+
+def test_the_agent_finds_nothing_missing_on_its_node(bed: Bed) -> None:
+    said = in_agent(bed, "hami-dra-node", "check")
+
+    assert f"cards: simulated, {COUNT} found" in said
+    assert "native library: /venv/lib/hami-dra/libvgpu.so" in said
+    assert said.endswith("all is well\n")
+
+
+# Prints whether ids are the node's, and the namespaces of the processes that it may look at.
+_LOOK: Final = """
+from pathlib import Path
+from hami_dra.node.feed import sees_all_processes
+print(sees_all_processes())
+for process in Path("/proc").glob("[0-9]*"):
+    try:
+        print((process / "ns/pid").stat().st_ino)
+    except OSError:
+        pass  # it has ended, or protects itself
+"""
+
+
+def test_the_agent_recognises_processes_that_nvml_names(bed: Bed) -> None:
+    """Which needs the ids of the node and the right to look at other users' processes."""
+    bed.apply(
+        pod("user", container(command="ls -Li /proc/self/ns/pid; echo END; exec sleep 1000000"))
+    )
+    inode = bed.told("user").text.split()[0]
+
+    first, *namespaces = in_agent(bed, "python", "-c", _LOOK).split()
+
+    assert first == "True"
+    assert inode in namespaces
+
+
+def in_agent(bed: Bed, *command: str) -> str:
+    """Run a command in the agent's container."""
+    arguments = ("exec", f"daemonset/{AGENT}", "-n", AGENT, "--", *command)
+    return bed.cluster.kubectl(*arguments).stdout
 
 
 def test_preflight_finds_nothing_to_mend(site: Site, bed: Bed) -> None:

@@ -1,14 +1,19 @@
 """Unmodified legacy workloads on a real kubelet: each container sees its cards and its limits."""
 
-import shutil
-
 import pytest
 
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.migration.names import DRIVER
-from tests.native.conftest import build
-from tests.node.bed import NAMESPACE, TELL, Bed, container, deployment, pod
+from tests.node.bed import (
+    NAMESPACE,
+    TELL,
+    Bed,
+    assert_limits_meet_programs,
+    container,
+    deployment,
+    pod,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -149,32 +154,8 @@ def test_the_kubelet_says_in_the_pods_status_that_its_card_is_healthy(bed: Bed) 
     assert until(health, what="the pod's status knows its card") == "Healthy"
 
 
-_ASK = """
-#include <stdio.h>
-int cuInit(unsigned);
-int main(void) { printf("cuInit %d\\nEND\\n", cuInit(0)); return 0; }
-"""
-
-
 def test_a_program_that_computes_meets_the_native_library_and_its_limits(bed: Bed) -> None:
-    # The fake driver's cards are not the node's, which the library can only say once it has read
-    # the claim's limits.
-    folder = bed.cluster.directory / "driver"
-    built = build()
-    shutil.copytree(built.fake, folder)
-    built.compile(folder / "ask", _ASK, f"-L{folder}", "-l:libcuda.so.1")
-    asking = container(command="/driver/ask 2>&1", gpu="1", gpumem="1000")
-    asking["volumeMounts"] = [{"name": "driver", "mountPath": "/driver"}]
-    asking["env"] = [
-        {"name": "LD_LIBRARY_PATH", "value": "/driver"},
-        {"name": "VGPU_FAKE_STATE", "value": "/driver/state"},
-    ]
-    volume = {"name": "driver", "hostPath": {"path": str(folder)}}
-    bed.apply(pod("computes", asking, volumes=[volume], restartPolicy="Never"))
-
-    said = bed.told("computes").text
-    assert "cuInit 0" in said
-    assert "found limits, but for none of the 2 GPUs" in said
+    assert_limits_meet_programs(bed)
 
 
 def test_nothing_of_a_deleted_pod_is_left(bed: Bed) -> None:

@@ -41,6 +41,7 @@ def test_a_node_that_is_well_shows_its_cards(kubelet: Path) -> None:
 
     assert code == 0, said
     assert said.count("NVIDIA L4  23034Mi  cores 100  slots 100 (10 a tenant)") == 2
+    assert "native library: none, so limits are told and not enforced" in said
     assert said.endswith("all is well\n")
     assert list(kubelet.iterdir()) == [kubelet / REGISTRY], "nothing was changed"
 
@@ -54,6 +55,7 @@ def test_a_node_that_is_well_shows_its_cards(kubelet: Path) -> None:
         ),
         (("--devices", "simulated", "--profile", "voodoo"), "expected one of: a100-80g"),
         (("--cdi-directory", "/opt/cdi"), "cdi_spec_dirs"),
+        (("--library", "/no/such/library"), "HAMI_DRA_NODE_LIBRARY set to nothing"),
         (("--driver", "x" * 100 + ".example.com"), "expected at most 107 for a socket"),
     ],
 )

@@ -103,6 +103,23 @@ def test_a_process_that_took_the_number_of_another_is_not_taken_for_it(
     assert told(claim).processes == {}
 
 
+def test_a_process_that_may_not_be_looked_at_could_be_anybodys(
+    cards: NvmlCards, proc: Path, claim: Fed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its card's claims measure by themselves: a time told as none would lift their limits."""
+    stat, hidden = Path.stat, proc / "5" / "ns/pid"
+
+    def refusing(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if path == hidden:  # nobody refuses that to root
+            raise PermissionError
+        return stat(path, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(Path, "stat", refusing)
+    Feeder(cards.processes, proc=proc).feed([claim])
+
+    assert told(claim).measured_at_ns == 0
+
+
 def test_where_the_driver_does_not_tell_nothing_is_said(
     card: FakeCard, proc: Path, claim: Fed, tmp_path: Path
 ) -> None:
