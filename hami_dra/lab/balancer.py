@@ -89,6 +89,7 @@ class Balancer:
             line.bind((self._address, self.port))
         except OSError:
             line.close()
+            self._loop.close()
             raise
         self.port = line.getsockname()[1]
         return line
