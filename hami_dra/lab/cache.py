@@ -1,15 +1,14 @@
 """Keep what is built in the user's cache, under a key of everything that decides what is built."""
 
-import fcntl
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from hami_dra.lab.lock import locked
 
 _KEY_DIGITS = 12
 
@@ -36,7 +35,8 @@ class Cache:
         """
         home = self.directory / f"{name}-{key}"
         if not home.is_dir():
-            with self._lock():
+            # Let one build run at a time.
+            with locked(self.directory / ".lock", "waiting for a build in another process"):
                 # Whoever held the lock before may have filled it.
                 if not home.is_dir():
                     self._fill(home, fill)
@@ -57,18 +57,6 @@ class Cache:
             for path in self.directory.glob(pattern):
                 if path != home:
                     shutil.rmtree(path)
-
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Let one build run at a time; the kernel frees the lock of a killed one."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with (self.directory / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                print("waiting for a build that runs in another process", file=sys.stderr)
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
 
 def user_cache(name: str) -> Path:

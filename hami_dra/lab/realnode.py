@@ -18,10 +18,12 @@ from urllib.parse import urlsplit
 from hami_dra.lab import build, nodeconfig, pki
 from hami_dra.lab.api import Api
 from hami_dra.lab.balancer import Balancer
+from hami_dra.lab.cache import user_cache
 from hami_dra.lab.cluster import Cluster
 from hami_dra.lab.containerd import Runtime, runtime
 from hami_dra.lab.failure import LabError
 from hami_dra.lab.image import write_image
+from hami_dra.lab.lock import is_locked, locked
 from hami_dra.lab.nodeconfig import NodeLayout
 from hami_dra.lab.ports import free_ports
 from hami_dra.lab.process import Process
@@ -49,11 +51,15 @@ _KERNEL: Final = tuple(
 )
 
 
+# Nodes share addresses and control groups of the host, so there is one at a time.
+_LOCK: Final = user_cache("node") / "real-node.lock"
+
+
 def why_not() -> str | None:
     """Return why this machine cannot have a real node, or None."""
     if os.geteuid() != 0:
         return "a real node needs root"
-    if _processes_of_pods():
+    if not is_locked(_LOCK) and _processes_of_pods():
         return "another kubelet runs pods on this host, and two would remove each other's"
     return None
 
@@ -219,14 +225,15 @@ class RealNode:
 
 @contextmanager
 def real_node(cluster: Cluster, api: Api, name: str = "real") -> Iterator[RealNode]:
-    """Add a real node to a cluster and take it away again.
+    """Add a real node to a cluster and take it away again; wait while the host has another one.
 
     Raises:
         LabError: if this machine cannot have one.
     """
     if reason := why_not():
         raise LabError(reason)
-    with _kernel_settings(), _api_service(cluster):
+    waiting = "waiting for the real node of another process"
+    with locked(_LOCK, waiting), _kernel_settings(), _api_service(cluster):
         node = RealNode(cluster, name)
         try:
             node.furnish()

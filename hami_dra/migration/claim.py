@@ -44,6 +44,7 @@ class Shape:
         distinct: the attribute by which different cards are told apart where the cluster does not
             do it by itself; empty where it does (ruling 10).
         words: what the name says: count, memory and cores.
+        annotations: of every claim: what a node agent has to know and no capacity says.
     """
 
     device_class: str
@@ -55,6 +56,7 @@ class Shape:
     selectors: tuple[str, ...]
     distinct: str
     words: str
+    annotations: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,10 @@ class Template:
 def build_template(shape: Shape) -> Template:
     """Build the template of a shape; the same shape gives the very same object."""
     devices = _devices(shape, _alternatives(shape))
-    spec: Json = {"metadata": {"labels": dict(MANAGED_BY)}, "spec": {"devices": devices}}
+    metadata: Json = {"labels": dict(MANAGED_BY)}
+    if shape.annotations:
+        metadata["annotations"] = dict(shape.annotations)
+    spec: Json = {"metadata": metadata, "spec": {"devices": devices}}
     digest = hashlib.sha256(_canonical(spec).encode()).hexdigest()[:10]
     return Template(name=f"hami-{shape.words}-{digest}", spec=spec)
 

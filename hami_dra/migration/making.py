@@ -225,6 +225,7 @@ class Making:
             alone=self._is_alone(request),
             repeats_cards=self._policy.repeats_cards,
             sizes=() if request.percentage is None else self._sizes(family),
+            core_policy=self._policy.core_policy,
         )
 
     def _sizes(self, family: Family) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from typing import Final
 from hami_dra.migration.claim import MOST_CARDS, MOST_SIZES, Shape
 from hami_dra.migration.family import Family
 from hami_dra.migration.legacy import WHOLE, Request
+from hami_dra.migration.names import CORE_POLICY, PRIORITY
 from hami_dra.migration.notice import RejectedPod
 from hami_dra.migration.selector import has_memory
 
@@ -38,6 +39,7 @@ def shape_of(
     alone: bool,
     repeats_cards: bool,
     sizes: tuple[int, ...],
+    core_policy: str,
 ) -> Shape:
     """Return the shape of the claim for what one container asks of one family.
 
@@ -48,6 +50,7 @@ def shape_of(
         alone: whether nobody else may use the cards.
         repeats_cards: whether the cluster may give one card twice to a request for several.
         sizes: MiB of the cards that a percentage is resolved against, ascending (ruling 7).
+        core_policy: how strictly shares of compute are kept; empty for the node's own choice.
 
     Raises:
         RejectedPod: if the API cannot express it.
@@ -70,7 +73,20 @@ def shape_of(
         selectors=(*choice.selectors, *_least_card(request, family)),
         distinct=f"{family.driver}/{family.uuid_attribute}" if many else "",
         words=_words(request),
+        annotations=_annotations(request, family, core_policy),
     )
+
+
+def _annotations(request: Request, family: Family, core_policy: str) -> tuple[tuple[str, str], ...]:
+    """Tell the agent what a variable tells the native library, which must not trust variables."""
+    if not family.resources.priority:  # whose library knows neither
+        return ()
+    found = []
+    if core_policy not in {"", "default"}:
+        found.append((CORE_POLICY, core_policy))
+    if request.priority is not None and request.priority >= 0:
+        found.append((PRIORITY, str(request.priority)))
+    return tuple(found)
 
 
 def _capacity(

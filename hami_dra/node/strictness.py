@@ -10,14 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hami_dra.migration import Json
+from hami_dra.migration.names import CORE_POLICY, PRIORITY
 from hami_dra.node.allocation import PrepareError
 from hami_dra.node.limits import CorePolicy
-
-PRIORITY: Final = "hami-dra.io/priority"
-"""Annotation of a claim: HAMi's CUDA_TASK_PRIORITY, 0 is high."""
-
-CORE_POLICY: Final = "hami-dra.io/core-policy"
-"""Annotation of a claim: HAMi's gpuCorePolicy, which is default, force or disable."""
 
 LIBRARY: Final = "hami-dra.io/native-library"
 """Annotation of a claim: `off` leaves the library out of its containers."""

@@ -60,7 +60,8 @@ struct vgpu_control_device {
         context_bytes; /* charged to each process that uses the GPU, until the driver's number is known */
     uint32_t core_percent; /* share of the GPU's time; 0 and 100 are no limit */
     uint32_t flags;
-    uint64_t busy_ns; /* measured GPU time of the claim since the agent began; belongs to feed_sequence */
+    uint64_t busy_ns; /* measured GPU time of the claim since the agent began, 0 while none was seen or nobody
+                         measures; belongs to feed_sequence */
     uint64_t reserved[8];
 };
 

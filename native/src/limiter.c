@@ -5,6 +5,7 @@
 #include "forget.h"
 #include "marks.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -34,6 +35,10 @@ static _Thread_local struct {
     struct vgpu_mark* mark;
     struct vgpu_pending pending;
 } batch;
+
+/* Set under the lock of the start; its destructor runs at the end of each thread that has a value. */
+static pthread_key_t thread_key;
+static bool has_key;
 
 void vgpu_limiter_forget(void)
 {
@@ -77,6 +82,12 @@ static bool is_fresh(const struct vgpu_control* control, uint64_t now)
     return measured_at && measured_at + STALE_NS > now;
 }
 
+/* An agent may measure memory and not time, as under MIG: then the time is 0. */
+static bool is_measured(const struct vgpu_control* control, uint32_t number, uint64_t now)
+{
+    return is_fresh(control, now) && __atomic_load_n(&control->devices[number].busy_ns, __ATOMIC_RELAXED);
+}
+
 /* A blocked claim waits for the agent; one whose agent is gone does not. */
 static bool is_blocked(const struct vgpu_device* device)
 {
@@ -106,8 +117,25 @@ static void refresh(void)
     atomic_store_explicit(&vgpu_generation_seen, seen, memory_order_release);
 }
 
+/* What was paid for and will not be launched under this batch any more. */
+static void abandon(void)
+{
+    if (batch.left)
+        vgpu_pending_end(&batch.pending);
+    batch.left = 0;
+}
+
+/* A thread takes nothing along that it paid for. */
+static void at_thread_end(void* unused)
+{
+    (void)unused;
+    abandon();
+}
+
 void vgpu_limiter_start(void)
 {
+    if (!has_key)
+        has_key = pthread_key_create(&thread_key, at_thread_end) == 0;
     atomic_store_explicit(&vgpu_generation_seen, UINT64_MAX, memory_order_relaxed);
     atomic_store_explicit(&vgpu_generation, &vgpu_claim(0)->control->generation, memory_order_release);
     refresh();
@@ -150,7 +178,7 @@ static void wait_for_credit(struct vgpu_device* device, struct vgpu_usage_device
         bool is_held = is_blocked(device);
         if (percent == ALL && !is_held)
             break;
-        if (is_fresh(claim->control, now))
+        if (is_measured(claim->control, device->parts[0].number, now))
             true_up(claim->control, device->parts[0].number, budget);
         else
             vgpu_budget_assume(budget, now);
@@ -189,14 +217,6 @@ static uint32_t batch_size(const struct vgpu_usage_device* budget, uint32_t laun
     return vgpu_claim_count() > 1 || size < launches ? launches : (uint32_t)(size - size % launches);
 }
 
-/* What was paid for and will not be launched under this batch any more. */
-static void abandon(void)
-{
-    if (batch.left)
-        vgpu_pending_end(&batch.pending);
-    batch.left = 0;
-}
-
 /* Where nobody measures, some launches are timed: all of the first, then few. */
 static uint32_t timed_scale(void)
 {
@@ -219,15 +239,17 @@ static bool pay(struct vgpu_device* device, uint32_t launches)
     struct vgpu_usage_device* budget = &books->usage->devices[number];
     struct vgpu_slot_device* mine = &books->usage->slots[books->slot].devices[number];
     uint64_t now = now_ns();
-    bool is_measured = is_fresh(claim->control, now);
+    bool is_told = is_measured(claim->control, number, now);
     vgpu_marks_collect();
-    if (is_measured)
+    if (is_told)
         true_up(claim->control, number, budget);
     uint32_t size = batch_size(budget, launches);
     __atomic_fetch_add(&mine->launches, size, __ATOMIC_RELAXED);
     __atomic_fetch_add(&mine->pending, size, __ATOMIC_RELAXED);
-    batch.pending = (struct vgpu_pending) { budget, mine, size, is_measured ? 0 : timed_scale(), 0, 0 };
+    batch.pending = (struct vgpu_pending) { budget, mine, size, is_told ? 0 : timed_scale(), 0, 0 };
     batch.cost_ns = vgpu_budget_cost_ns(budget);
+    if (!batch.launched && has_key)
+        pthread_setspecific(thread_key, &batch);
     batch.device = device;
     batch.generation = atomic_load_explicit(&vgpu_generation_seen, memory_order_relaxed);
     batch.left = size;

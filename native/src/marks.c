@@ -57,15 +57,25 @@ static void sample(const struct vgpu_mark* mark)
             pending->expected_ns, pending->scale);
 }
 
-/* An event that cannot be looked at has ended, for all we shall ever know. */
-static bool has_ended(const struct vgpu_mark* mark)
+/* Events of a context that is gone are not destroyed: they went with it. */
+static void forget_events(struct vgpu_mark* mark)
 {
-    if (atomic_load_explicit(&mark->is_lost, memory_order_relaxed))
-        return true;
-    int result = DRIVER(cuEventQuery)(mark->end);
-    if (result == CUDA_SUCCESS && mark->pending.scale)
+    mark->context = NULL;
+    mark->start = mark->end = NULL;
+}
+
+/* An event that cannot be looked at has ended, for all we shall ever know, and is not used again. */
+static bool has_ended(struct vgpu_mark* mark)
+{
+    bool is_lost = atomic_load_explicit(&mark->is_lost, memory_order_relaxed);
+    int result = is_lost ? CUDA_ERROR_INVALID_HANDLE : DRIVER(cuEventQuery)(mark->end);
+    if (result == CUDA_ERROR_NOT_READY)
+        return false;
+    if (result != CUDA_SUCCESS)
+        forget_events(mark);
+    else if (mark->pending.scale)
         sample(mark);
-    return result != CUDA_ERROR_NOT_READY;
+    return true;
 }
 
 static void collect(void)
@@ -160,8 +170,7 @@ void vgpu_marks_drop(const void* context)
     for (uint32_t i = 0; i < MARKS; i++) {
         if (!context || marks[i].context != context)
             continue;
-        marks[i].context = NULL;
-        marks[i].start = marks[i].end = NULL;
+        forget_events(&marks[i]);
         atomic_store_explicit(&marks[i].is_lost, true, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);

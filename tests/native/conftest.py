@@ -153,6 +153,13 @@ class Container:
         process.communicate(timeout=_TIMEOUT_S)
         assert process.returncode == -signal.SIGKILL
 
+    def stop(self) -> None:
+        """End what still runs."""
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
     said: str = ""
 
 
@@ -160,10 +167,7 @@ class Container:
 def container(built: Built, tmp_path: Path) -> Iterator[Container]:
     made = Container(built, tmp_path)
     yield made
-    for process in made.started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    made.stop()
 
 
 @pytest.fixture

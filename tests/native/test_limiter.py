@@ -1,38 +1,13 @@
 """The share of compute: the average over seconds is the limit, whatever is launched."""
 
 import ctypes
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from hami_dra.lab import wait
-from hami_dra.node import limit_files
-from hami_dra.node.limits import Control, CorePolicy, DeviceFlag, DeviceLimit
-from tests.native.conftest import NATIVE, UUIDS, Built, Container
-
-_MS = 1_000_000
-_SECOND = 1000 * _MS
-
-
-class _Budget(ctypes.Structure):
-    """vgpu_usage_device."""
-
-    _fields_ = (
-        ("lock", ctypes.c_ubyte * 48),
-        ("total", ctypes.c_uint64),
-        ("fed", ctypes.c_uint64),
-        ("credit_ns", ctypes.c_int64),
-        ("refilled_at_ns", ctypes.c_uint64),
-        ("pending", ctypes.c_uint64),
-        ("cost_ns", ctypes.c_uint64),
-        ("done", ctypes.c_uint64),
-        ("busy_seen_ns", ctypes.c_uint64),
-        ("trued_at_ns", ctypes.c_uint64),
-        ("cost_weight", ctypes.c_uint64),
-    )
+from tests.native.budget import MS, SECOND, Budget
+from tests.native.conftest import NATIVE, Built
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +43,7 @@ class _Tenant:
     asleep_until: int = 0
 
     def __post_init__(self) -> None:
-        self.budget = _Budget()
+        self.budget = Budget()
         self.queue: list[int] = []
 
 
@@ -78,7 +53,7 @@ class _World:
     def __init__(self, arithmetic: ctypes.CDLL, *tenants: _Tenant) -> None:
         self.arithmetic = arithmetic
         self.tenants = tenants
-        self.now = _SECOND
+        self.now = SECOND
         self.line: list[tuple[_Tenant, int]] = []
         self.running_until = self.now
 
@@ -86,8 +61,8 @@ class _World:
         while self.now < until:
             for tenant in self.tenants:
                 self._launch_all(tenant)
-            self._advance(_MS)
-            if self.now % (100 * _MS) == 0:
+            self._advance(MS)
+            if self.now % (100 * MS) == 0:
                 for tenant in self.tenants:
                     self.arithmetic.vgpu_budget_true_up(
                         ctypes.byref(tenant.budget), tenant.busy_ns, self.now
@@ -125,21 +100,21 @@ class _World:
 
 def _shares(world: _World, seconds: int = 20) -> list[float]:
     """Return the percentages of the card after a start of two seconds."""
-    world.run(3 * _SECOND)
+    world.run(3 * SECOND)
     before = [tenant.busy_ns for tenant in world.tenants]
     start = world.now
-    world.run(start + seconds * _SECOND)
+    world.run(start + seconds * SECOND)
     used = zip(world.tenants, before, strict=True)
     return [100 * (tenant.busy_ns - b) / (world.now - start) for tenant, b in used]
 
 
 _LOADS = {
-    "a loop of kernels": {"kernel_ns": lambda _: 2 * _MS},
+    "a loop of kernels": {"kernel_ns": lambda _: 2 * MS},
     "small kernels": {"kernel_ns": lambda _: 50_000},
     "graphs": {"kernel_ns": lambda _: 100_000, "kernels": 20},
-    "one big kernel, then a wait": {"kernel_ns": lambda _: 300 * _MS, "waits": True},
+    "one big kernel, then a wait": {"kernel_ns": lambda _: 300 * MS, "waits": True},
     "kernels that change their size": {
-        "kernel_ns": lambda now: 200_000 if now // _SECOND % 2 else 5 * _MS
+        "kernel_ns": lambda now: 200_000 if now // SECOND % 2 else 5 * MS
     },
 }
 
@@ -153,7 +128,7 @@ def test_the_average_is_the_limit(arithmetic: ctypes.CDLL, load: str, percent: i
 
 
 @pytest.mark.parametrize("percents", [(30, 70), (10, 90), (20, 50)])
-@pytest.mark.parametrize("kernel_ns", [(_MS, _MS), (_MS, 3 * _MS), (50_000, 3 * _MS)])
+@pytest.mark.parametrize("kernel_ns", [(MS, MS), (MS, 3 * MS), (50_000, 3 * MS)])
 def test_two_containers_on_one_card_get_their_shares(
     arithmetic: ctypes.CDLL, percents: tuple[int, int], kernel_ns: tuple[int, int]
 ) -> None:
@@ -168,9 +143,9 @@ def test_two_containers_on_one_card_get_their_shares(
 
 def test_where_nobody_measures_timed_launches_tell_the_cost(arithmetic: ctypes.CDLL) -> None:
     """Half of the launches are timed, each for two, and their kinds are mixed without order."""
-    budget, spent = _Budget(credit_ns=0), 0
+    budget, spent = Budget(credit_ns=0), 0
     for number in range(2000):
-        ns = [100_000, 2 * _MS, 300_000][number * number % 3]
+        ns = [100_000, 2 * MS, 300_000][number * number % 3]
         expected = arithmetic.vgpu_budget_cost_ns(ctypes.byref(budget))
         arithmetic.vgpu_budget_spend(ctypes.byref(budget), 1)
         spent += ns
@@ -179,314 +154,29 @@ def test_where_nobody_measures_timed_launches_tell_the_cost(arithmetic: ctypes.C
         budget.credit_ns, earned = 0, budget.credit_ns
         spent += earned
 
-    assert abs(spent) < 0.1 * 2000 * _MS
+    assert abs(spent) < 0.1 * 2000 * MS
 
 
 def test_time_that_was_not_used_is_not_saved_up(arithmetic: ctypes.CDLL) -> None:
-    tenant = _Tenant(50, kernel_ns=lambda _: _MS)
+    tenant = _Tenant(50, kernel_ns=lambda _: MS)
     world = _World(arithmetic, tenant)
-    tenant.asleep_until = 60 * _SECOND
-    world.run(60 * _SECOND)
+    tenant.asleep_until = 60 * SECOND
+    world.run(60 * SECOND)
     before = tenant.busy_ns
-    world.run(61 * _SECOND)
+    world.run(61 * SECOND)
 
-    assert (tenant.busy_ns - before) / _SECOND == pytest.approx(0.5, abs=0.25)
+    assert (tenant.busy_ns - before) / SECOND == pytest.approx(0.5, abs=0.25)
 
 
 @pytest.mark.parametrize("number", [0, 2**63, 2**64 - 1])
 def test_a_damaged_budget_makes_no_endless_wait(arithmetic: ctypes.CDLL, number: int) -> None:
-    tenant = _Tenant(10, kernel_ns=lambda _: _MS)
-    names = [name for name, kind, *_ in _Budget._fields_ if kind is not _Budget._fields_[0][1]]
+    tenant = _Tenant(10, kernel_ns=lambda _: MS)
+    names = [name for name, kind, *_ in Budget._fields_ if kind is not Budget._fields_[0][1]]
     for name in names:
         setattr(tenant.budget, name, number)
     world = _World(arithmetic, tenant)
     tenant.launched = 1
 
-    assert arithmetic.vgpu_budget_wait_ns(ctypes.byref(tenant.budget), 10) <= 50 * _SECOND
-    world.run(70 * _SECOND)
+    assert arithmetic.vgpu_budget_wait_ns(ctypes.byref(tenant.budget), 10) <= 50 * SECOND
+    world.run(70 * SECOND)
     assert tenant.launched > 10
-
-
-_LAUNCH = """
-cuda = Cuda()
-tell(os.getpid())
-for line in sys.stdin:
-    for _ in range(int(line)):
-        assert cuda.launch() == OK
-    tell("done")
-"""
-
-
-class _Launcher:
-    """A process that launches on demand, and the agent's hand on its claim."""
-
-    def __init__(
-        self, container: Container, limit: DeviceLimit, policy: CorePolicy = CorePolicy.DEFAULT
-    ) -> None:
-        self.limit = limit
-        self.path = container.claim(limit, core_policy=policy)
-        self.process = container.start(_LAUNCH, VGPU_FAKE_KERNEL_NS=str(_MS))
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.told: list[str] = []
-        self.pid = int(self.process.stdout.readline())
-
-    def ask(self, launches: int) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{launches}\n")
-        self.process.stdin.flush()
-
-    def answer(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline()
-
-    def throttled_ns(self) -> int:
-        (process,) = limit_files.read_usage(self.path / "usage", 1)
-        return process.devices[0].throttled_ns
-
-    def update(self, limit: DeviceLimit) -> None:
-        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        limit_files.update(self.path / "control", Control((limit,), measured_at_ns=now))
-
-
-def test_launches_wait_when_the_share_is_spent_and_say_for_how_long(container: Container) -> None:
-    launcher = _Launcher(container, DeviceLimit(UUIDS[0], None, core_percent=20))
-
-    launcher.ask(3000)
-
-    assert launcher.answer() == '"done"\n'
-    assert launcher.throttled_ns() > 100 * _MS
-
-
-@pytest.mark.parametrize("percent", [0, 100])
-def test_no_share_is_no_gate(container: Container, percent: int) -> None:
-    launcher = _Launcher(container, DeviceLimit(UUIDS[0], None, core_percent=percent))
-
-    launcher.ask(2000)
-    launcher.answer()
-
-    (process,) = limit_files.read_usage(launcher.path / "usage", 1)
-    assert (process.devices[0].launches, process.devices[0].throttled_ns) == (0, 0)
-
-
-def test_the_policy_decides_whether_the_switch_counts(container: Container) -> None:
-    off = DeviceLimit(UUIDS[0], None, core_percent=10, flags=DeviceFlag.CORES_OFF)
-    gated = []
-    for number, policy in enumerate(CorePolicy):
-        one = Container(container.built, container.directory / str(number))
-        one.directory.mkdir()
-        launcher = _Launcher(one, off, policy)
-        launcher.ask(10)
-        launcher.answer()
-        (process,) = limit_files.read_usage(launcher.path / "usage", 1)
-        gated.append((policy, process.devices[0].launches))
-        launcher.process.communicate()
-
-    assert gated == [(CorePolicy.DEFAULT, 0), (CorePolicy.FORCE, 10), (CorePolicy.DISABLE, 0)]
-
-
-def test_a_share_that_is_given_or_taken_later_holds_at_once(container: Container) -> None:
-    launcher = _Launcher(container, DeviceLimit(UUIDS[0], None))
-    launcher.ask(10)
-    launcher.answer()
-    launcher.update(DeviceLimit(UUIDS[0], None, core_percent=10))
-    launcher.ask(10)
-    launcher.answer()
-    launcher.update(DeviceLimit(UUIDS[0], None, core_percent=0))
-    launcher.ask(10)
-    launcher.answer()
-
-    (process,) = limit_files.read_usage(launcher.path / "usage", 1)
-    assert process.devices[0].launches == 10
-
-
-def test_a_blocked_claim_waits_until_it_is_unblocked(container: Container) -> None:
-    limit = DeviceLimit(UUIDS[0], None)
-    launcher = _Launcher(container, limit)
-    launcher.update(DeviceLimit(UUIDS[0], None, flags=DeviceFlag.BLOCKED))
-    launcher.ask(1)
-
-    def is_counted() -> bool:
-        (process,) = limit_files.read_usage(launcher.path / "usage", 1)
-        return process.devices[0].launches == 1
-
-    wait.until(is_counted, what="the launch reaches the gate")
-    launcher.update(limit)
-
-    assert launcher.answer() == '"done"\n'
-
-
-def test_a_claim_is_not_blocked_for_ever_by_an_agent_that_died(container: Container) -> None:
-    launcher = _Launcher(container, DeviceLimit(UUIDS[0], None))
-    launcher.update(DeviceLimit(UUIDS[0], None, flags=DeviceFlag.BLOCKED))
-
-    launcher.ask(1)
-
-    assert launcher.answer() == '"done"\n'
-
-
-def test_captured_launches_cost_nothing(container: Container) -> None:
-    path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=10))
-
-    container.run("""
-        cuda = Cuda()
-        stream = ctypes.c_void_p()
-        cuda.call("cuStreamCreate", ctypes.byref(stream), 0)
-        cuda.call("cuStreamBeginCapture_v2", stream, 0)
-        for _ in range(50):
-            cuda.launch(stream)
-    """)
-
-    (process,) = limit_files.read_usage(path / "usage", 1)
-    assert process.devices[0].launches == 0
-
-
-def test_every_way_to_launch_passes_the_gate(container: Container) -> None:
-    path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=10))
-
-    container.run("""
-        cuda = Cuda()
-        grid = (None, 1, 1, 1, 1, 1, 1, 0, None)
-        for suffix in ("", "_ptsz"):
-            cuda.call("cuLaunchKernel" + suffix, *grid, None, None)
-            cuda.call("cuLaunchKernelEx" + suffix, None, None, None, None)
-            cuda.call("cuLaunchCooperativeKernel" + suffix, *grid, None)
-            cuda.launch_graph(cuda.graph(kernels=10), suffix)
-        cuda.call("cuLaunch", None)
-        cuda.call("cuLaunchGrid", None, 1, 1)
-        cuda.call("cuLaunchGridAsync", None, 1, 1, None)
-        cuda.call("cuLaunchCooperativeKernelMultiDevice", None, 1, 0)
-    """)
-
-    (process,) = limit_files.read_usage(path / "usage", 1)
-    assert process.devices[0].launches == 2 * (3 + 10) + 4
-
-
-_COUNTED = """
-    cuda = Cuda()
-    for _ in range(10):
-        cuda.launch()
-"""
-
-
-def _launches(path: Path) -> int:
-    return sum(process.devices[0].launches for process in limit_files.read_usage(path / "usage", 1))
-
-
-def test_shares_of_one_card_in_several_claims_add_up(container: Container) -> None:
-    """Together they are the whole card, so nothing is held back."""
-    first = container.claim(DeviceLimit(UUIDS[0], None, core_percent=60), uid="a")
-    second = container.claim(DeviceLimit(UUIDS[0], None, core_percent=40), uid="b")
-
-    container.run(_COUNTED)
-
-    assert (_launches(first), _launches(second)) == (0, 0)
-
-
-def test_all_processes_spend_several_claims_from_one_budget(container: Container) -> None:
-    """The first by name, in whatever order the directory lists them."""
-    second = container.claim(DeviceLimit(UUIDS[0], None, core_percent=10), uid="b")
-    first = container.claim(DeviceLimit(UUIDS[0], None, core_percent=60), uid="a")
-
-    container.run(_COUNTED)
-    container.run(_COUNTED)
-
-    assert (_launches(first), _launches(second)) == (20, 0)
-
-
-def test_a_resize_of_any_claim_holds_at_once(container: Container) -> None:
-    first = container.claim(DeviceLimit(UUIDS[0], None, core_percent=60), uid="a")
-    second = container.claim(DeviceLimit(UUIDS[0], None, core_percent=40), uid="b")
-    process = container.start(_LAUNCH)
-    assert process.stdout is not None
-    process.stdout.readline()
-    for percent in (40, 30, 40):
-        limit_files.update(
-            second / "control", Control((DeviceLimit(UUIDS[0], None, core_percent=percent),))
-        )
-        assert process.stdin is not None
-        process.stdin.write("10\n")
-        process.stdin.flush()
-        process.stdout.readline()
-
-    assert _launches(first) == 10
-
-
-def test_watching_launches_spoils_no_capture(container: Container) -> None:
-    """A capture of the strict kind fails when any thread looks at an event in the usual way."""
-    container.claim(DeviceLimit(UUIDS[0], None, core_percent=50))
-
-    told = container.run("""
-        cuda = Cuda()
-        stream = ctypes.c_void_p()
-        cuda.call("cuStreamCreate", ctypes.byref(stream), 0)
-        cuda.call("cuStreamBeginCapture_v2", stream, 0)
-        def launch():
-            cuda.use(0)
-            for _ in range(200):
-                cuda.launch()
-        thread = threading.Thread(target=launch)
-        thread.start()
-        thread.join()
-        cuda.driver.fake_calls.restype = cuda.driver.fake_spoiled_captures.restype = ctypes.c_uint64
-        looked = cuda.driver.fake_calls(b"cuEventQuery")
-        tell([looked > 0, cuda.driver.fake_spoiled_captures()])
-    """)
-
-    assert told == [True, 0]
-
-
-def test_launches_go_on_when_contexts_come_and_go(container: Container) -> None:
-    """Events end with their context."""
-    path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=90))
-
-    container.run(
-        """
-        cuda = Cuda()
-        for _ in range(20):
-            for _ in range(20):
-                assert cuda.launch() == OK
-            assert cuda.call("cuDevicePrimaryCtxReset_v2", 0) == OK
-            cuda.use(0)
-    """,
-        VGPU_FAKE_KERNEL_NS="1000",
-    )
-
-    assert _launches(path) >= 400
-
-
-@pytest.mark.parametrize("broken", ["cuEventCreate", "cuEventRecord", "cuEventQuery"])
-def test_launches_go_on_when_events_do_not_work(container: Container, broken: str) -> None:
-    container.claim(DeviceLimit(UUIDS[0], None, core_percent=90))
-
-    told = container.run(f"""
-        cuda = Cuda()
-        results = set()
-        for _ in range(100):
-            cuda.fail("{broken}", 999)
-            results.add(cuda.launch())
-        tell(sorted(results))
-    """)
-
-    assert told == [0]
-
-
-def test_what_a_killed_process_had_on_its_way_is_forgotten(container: Container) -> None:
-    path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=50))
-    launcher = container.start(
-        "cuda = Cuda(); cuda.launch(); tell(0); sys.stdin.readline()",
-        VGPU_FAKE_KERNEL_NS=str(30 * _SECOND),
-    )
-    assert launcher.stdout is not None
-    launcher.stdout.readline()
-    before = _budget_of(path).pending
-    launcher.kill()
-    launcher.wait()
-
-    container.run("Cuda().alloc(MIB); Cuda().info()")
-
-    assert (before, _budget_of(path).pending) == (1, 0)
-
-
-def _budget_of(path: Path) -> _Budget:
-    return _Budget.from_buffer_copy((path / "usage").read_bytes(), 128)

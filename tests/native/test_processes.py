@@ -5,6 +5,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -480,4 +482,42 @@ def test_another_user_of_the_container_shares_the_books(container: Container) ->
     """)
 
     assert told == ["0o666", 2]
+    assert holder.poll() is None
+
+
+@pytest.fixture
+def open_to_all(built: Built) -> Iterator[Container]:
+    """A container whose files every user reaches, as in a real one."""
+    with tempfile.TemporaryDirectory() as name:
+        made = Container(built, Path(name))
+        made.directory.chmod(0o755)
+        made.claim(DeviceLimit(UUIDS[0], 1000 << 20, core_percent=50))
+        cards = made.directory / "cards"
+        cards.touch()
+        cards.chmod(0o666)
+        yield made
+        made.stop()
+
+
+def test_processes_of_two_users_share_one_limit(open_to_all: Container) -> None:
+    """Where the tests may not change their user, both processes are of one."""
+    holder = _hold(open_to_all, 800)
+    other = open_to_all.start("""
+        cuda = Cuda(initialise=False)
+        if os.geteuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        assert cuda.driver.cuInit(0) == OK
+        cuda.use(0)
+        tell([cuda.alloc(400 * MIB)[0], cuda.alloc(100 * MIB)[0], cuda.used() >> 20, cuda.launch()])
+        sys.stdin.readline()
+    """)
+    assert other.stdout is not None
+    told = other.stdout.readline()
+    other.kill()
+    other.wait()
+    left = open_to_all.run("cuda = Cuda(); tell([cuda.alloc(200 * MIB)[0], cuda.used() >> 20])")
+
+    assert told == "[2, 0, 900, 0]\n"
+    assert left == [0, 1000]
     assert holder.poll() is None

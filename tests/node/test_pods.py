@@ -39,7 +39,7 @@ def test_an_unmodified_deployment_runs_with_its_limits(bed: Bed) -> None:
 
 def test_two_containers_have_limits_of_their_own(bed: Bed) -> None:
     small = container("small", gpu="1", gpumem="1000")
-    large = container("large", gpu="1", gpumem="20000", gpucores="60")
+    large = container("large", gpu="1", gpumem="20000", gpucores="60", priority="0")
     bed.apply(
         pod(
             "pair",
@@ -54,6 +54,8 @@ def test_two_containers_have_limits_of_their_own(bed: Bed) -> None:
     told = bed.told("pair", "large")
     assert list(told.memory_mib.values()) == [20000]
     assert told.variables["CUDA_DEVICE_SM_LIMIT_0"] == "60"
+    assert told.variables["CUDA_TASK_PRIORITY"] == "0"
+    assert [control.priority for control in told.controls] == [0]
     assert bed.told("pair", "none").controls == ()
 
 

@@ -13,6 +13,9 @@ struct CUevent_st {
 
 static _Thread_local int capture_mode; /* 0 is the strict one */
 static _Atomic uint64_t spoiled;
+static _Atomic uintptr_t last_stream;
+
+uint64_t fake_marked_stream(void) { return atomic_load(&last_stream); }
 
 uint64_t fake_spoiled_captures(void) { return atomic_load(&spoiled); }
 
@@ -55,6 +58,7 @@ static CUresult record(CUevent event, CUstream stream)
 {
     if (fake_stream_device(stream) != event->device)
         return CUDA_ERROR_INVALID_HANDLE;
+    atomic_store(&last_stream, (uintptr_t)stream);
     uint64_t now = fake_now_ns();
     uint64_t end = fake_kernel_ns() ? fake_last_end_ns(event->device) : 0;
     atomic_store(&event->reached_at_ns, end > now ? end : now);

@@ -130,6 +130,7 @@ void fake_pools_settle(int device);
 bool fake_capturing(CUstream stream);
 bool fake_is_any_capturing(void);
 FAKE_EXPORT uint64_t fake_spoiled_captures(void);
+FAKE_EXPORT uint64_t fake_marked_stream(void);
 int fake_stream_device(CUstream stream);
 void fake_capture_kernel(CUstream stream);
 CUdeviceptr fake_capture_alloc(CUstream stream, size_t bytes);

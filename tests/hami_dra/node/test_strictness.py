@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from hami_dra.migration import Json
+from hami_dra.migration.names import CORE_POLICY, PRIORITY
 from hami_dra.node.allocation import PrepareError
 from hami_dra.node.limits import ClaimFlag, Control, CorePolicy, decode_control
-from hami_dra.node.strictness import CORE_POLICY, LIBRARY, PRIORITY, Strictness
+from hami_dra.node.strictness import LIBRARY, Strictness
 from tests.hami_dra.node.claims import Disk, claim, result
 
 LENIENT = Strictness(may_disable=True)
