@@ -10,7 +10,8 @@ from typing import Final
 
 from hami_dra.cli.cluster import CLUSTER_ERRORS
 from hami_dra.cli.exits import UNREADABLE, fail
-from hami_dra.cli.report import Entry, Result
+from hami_dra.cli.refusal import refused
+from hami_dra.cli.report import Entry
 from hami_dra.cli.workloads import Thing, things
 from hami_dra.kube.errors import ApiError, ConflictError
 from hami_dra.kube.session import Session
@@ -42,23 +43,11 @@ async def _validate(
     async with await Session.connect(kubeconfig, context) as session:
         server = _Server(session)
         return [
-            _entry(where, thing, refused)
+            refused(where, thing, f"refused by the API server: {why}")
             for where, document in documents
             for thing in things(document)
-            if (refused := await server.refusal(thing))
+            if (why := await server.refusal(thing))
         ]
-
-
-def _entry(where: str, thing: Thing, refused: str) -> Entry:
-    source, _, line = where.rpartition(":")
-    return Entry(
-        source=source,
-        line=int(line),
-        title=thing.title,
-        result=Result.REJECTED,
-        namespace=thing.namespace,
-        reason=f"refused by the API server: {refused}",
-    )
 
 
 class _Server:
