@@ -84,7 +84,8 @@ def test_a_kind_that_the_server_lacks_is_told(world: World) -> None:
     result = validated(world, volcano)
 
     assert result.exit_code == 3
-    assert "-:2: Job/train: refused by the API server: 404" in result.stderr
+    why = "the API server serves no Job of batch.volcano.sh/v1alpha1"
+    assert f"-:2: Job/train: refused by the API server: {why}\n" in result.stderr
 
 
 def test_server_and_schema_agree_on_what_is_no_manifest(world: World) -> None:
