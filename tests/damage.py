@@ -39,6 +39,14 @@ GOOD: Final[Json] = {
 }
 """Numbers as quantities, ports by number and by name, and nulls, which mean absent."""
 
+REPORTED: Final[Json] = {
+    **GOOD,
+    "kind": "DaemonSet",
+    "spec": {name: GOOD["spec"][name] for name in ("selector", "template")},
+    "status": {},
+}
+"""A status without what a status must have, as generators write it."""
+
 _CONTAINER: Final = "spec.template.spec.containers.0"
 
 DAMAGES: Final[dict[str, tuple[str, object, str]]] = {

@@ -38,6 +38,8 @@ QUANTITIES: Final = frozenset(
 )
 """Fields of quantities: the models call them strings, yet the API takes numbers there too."""
 
+# What controllers report; the server puts aside what a new object says of it, however little.
+_REPORTED: Final = ("Status", "Condition")
 _LONGEST: Final = 40
 
 
@@ -107,11 +109,12 @@ class _Field:
 def _fields(model: str) -> dict[str, _Field]:
     """Return the fields of a model by the names that manifests use."""
     known = getattr(models, model)
+    is_reported = model.endswith(_REPORTED)
     fields = {each.serialization_alias or name: each for name, each in known.model_fields.items()}
     return {
         written: _Field(
             _type(written, known.openapi_types[name], fields[written].annotation),
-            fields[written].is_required(),
+            fields[written].is_required() and not is_reported,
         )
         for name, written in known.attribute_map.items()
     }

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from hami_dra.cli.app import app
 from hami_dra.cli.documents import split
 from hami_dra.migration import Json
-from tests.damage import DAMAGES, GOOD, damaged
+from tests.damage import DAMAGES, GOOD, REPORTED, damaged
 from tests.e2e.world import World
 
 pytestmark = pytest.mark.cluster
@@ -90,12 +90,12 @@ def test_a_kind_that_the_server_lacks_is_told(world: World) -> None:
 
 def test_server_and_schema_agree_on_what_is_no_manifest(world: World) -> None:
     """The offline check takes what the server takes, and refuses what it refuses."""
-    named = {"good": GOOD, **{name: damaged(name) for name in DAMAGES}}
+    named = {"good": GOOD, "reported": REPORTED, **{name: damaged(name) for name in DAMAGES}}
 
     by_server = {name: validated(world, each).exit_code for name, each in named.items()}
     by_schema = {name: offline(each) for name, each in named.items()}
 
-    assert by_server == by_schema == {"good": 0} | dict.fromkeys(DAMAGES, 3)
+    assert by_server == by_schema == {"good": 0, "reported": 0} | dict.fromkeys(DAMAGES, 3)
 
 
 def offline(manifest: Json) -> int:

@@ -15,7 +15,7 @@ from hami_dra.cli.schema_check import check
 from hami_dra.cli.sources import as_text
 from hami_dra.kube.schema import QUANTITIES
 from hami_dra.migration import Cards, Json, Policy
-from tests.damage import DAMAGES, GOOD, damaged, place
+from tests.damage import DAMAGES, GOOD, REPORTED, damaged, place
 from tests.hami_dra.migration.test_cases import read
 
 TESTS = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ def checked(*manifests: Json) -> Result:
 
 
 def test_what_the_api_takes_passes() -> None:
-    result = checked(GOOD)
+    result = checked(GOOD, REPORTED)
 
     assert (result.exit_code, result.stderr) == (0, "")
     assert "ResourceClaimTemplate" in result.stdout
