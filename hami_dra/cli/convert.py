@@ -23,7 +23,7 @@ from hami_dra.cli.options import (
     ReportOption,
 )
 from hami_dra.cli.output import Output, chosen
-from hami_dra.cli.report import Report
+from hami_dra.cli.report import Entry, Report
 from hami_dra.cli.run import end, inputs, read_all, tell
 from hami_dra.cli.sources import Source, UnreadableError
 from hami_dra.cli.target import Target, find_target
@@ -39,6 +39,7 @@ class Validate(StrEnum):
     """Who checks the result."""
 
     NONE = "none"
+    SCHEMA = "schema"
     SERVER = "server"
 
 
@@ -77,8 +78,8 @@ def convert_command(
     validate: Annotated[
         Validate,
         typer.Option(
-            help="Send what changed to the cluster as a dry run: server needs --context or"
-            " --kubeconfig."
+            help="Check what changed: schema by the fields of Kubernetes' API, offline; server by"
+            " a dry run there, which needs --context or --kubeconfig."
         ),
     ] = Validate.NONE,
 ) -> None:
@@ -100,10 +101,10 @@ def convert_command(
         kubeconfig=kubeconfig,
     )
     found = Report()
-    documents = _convert_all(sources, target, out, found, keep=validate is Validate.SERVER)
+    documents = _convert_all(sources, target, out, found, keep=validate is not Validate.NONE)
     out.finish()
-    if documents:
-        _validate(documents, found, context, kubeconfig)
+    sys.stdout.flush()
+    found.entries += _refused(documents, validate, context, kubeconfig)
     tell(found, report, to_stdout=in_place or output_dir is not None)
     end(found, done="converted", is_strict=strict)
 
@@ -144,11 +145,16 @@ def _convert_all(
     return kept
 
 
-def _validate(
-    documents: list[Located], report: Report, context: str, kubeconfig: Path | None
-) -> None:
-    """Ask the API server what it thinks of each document that is new or changed."""
-    from hami_dra.cli import validation  # noqa: PLC0415 - the client takes long to import
+def _refused(
+    documents: list[Located], validate: Validate, context: str, kubeconfig: Path | None
+) -> list[Entry]:
+    """Return which of the documents that are new or changed do not pass."""
+    if not documents:
+        return []
+    if validate is Validate.SCHEMA:
+        from hami_dra.cli.schema_check import check  # noqa: PLC0415 - long to import, as below
 
-    sys.stdout.flush()
-    report.entries += validation.validate(documents, context or None, kubeconfig)
+        return check(documents)
+    from hami_dra.cli.validation import validate as ask  # noqa: PLC0415
+
+    return ask(documents, context or None, kubeconfig)

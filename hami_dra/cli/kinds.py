@@ -50,6 +50,11 @@ class Kind:
     source: str = "kubernetes v1.37.2"
 
     @property
+    def is_built_in(self) -> bool:
+        """Tell whether Kubernetes has it without more."""
+        return self.group in _BUILT_IN
+
+    @property
     def paths(self) -> tuple[tuple[str, ...], ...]:
         """Return the paths of its pods by steps."""
         return tuple(tuple(path.split(".")) if path else () for path in self.pods)

@@ -19,6 +19,8 @@ class Result(StrEnum):
     """It need not change, but there is something to tell."""
     REJECTED = "rejected"
     """It could not be dealt with, and was passed through as it was."""
+    REFUSED = "refused"
+    """It was converted, and refused by whoever was asked to check the result."""
 
 
 class ReportFormat(StrEnum):
@@ -131,6 +133,7 @@ class Report:
             "files": self.files,
             "changed": self.count(Result.CHANGED),
             "rejected": self.count(Result.REJECTED),
+            **({"refused": refused} if (refused := self.count(Result.REFUSED)) else {}),
             "errors": self.errors,
             "objects": [entry.as_json() for entry in self.entries],
         }
@@ -164,6 +167,8 @@ def _rows(entry: Entry) -> list[tuple[str, str, str, str]]:
 
 def _summary(report: Report) -> str:
     counts = f"{report.count(Result.CHANGED)} changed, {report.count(Result.REJECTED)} rejected"
+    refused = report.count(Result.REFUSED)
+    counts += f", {refused} refused" if refused else ""
     errors = f", {len(report.errors)} unreadable" if report.errors else ""
     return f"{report.files} inputs: {counts}{errors}"
 

@@ -57,5 +57,7 @@ def end(report: Report, *, done: str, is_strict: bool = False) -> None:
             " their documents were passed through unchanged",
             code=NOT_ALL,
         )
+    if refused := report.count(Result.REFUSED):
+        fail(f"the check refused {refused} of what was {done}", code=NOT_ALL)
     if is_strict and report.has_remarks:
         fail("--strict: there are notices", code=NOT_ALL)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hami_dra.install.admission import PART_OF
-from hami_dra.install.discovery import Discovery, UnknownKindError
 from hami_dra.install.holders import holders
 from hami_dra.install.manifests import title
 from hami_dra.install.order import Stages
 from hami_dra.install.progress import complaints, lacks, works_at_once
 from hami_dra.kube.errors import ConflictError, NotFoundError
+from hami_dra.kube.served import Discovery, UnknownKindError
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from hami_dra.install.cluster import FieldsTakenError, Installer, InUseError, NotReadyError
-from hami_dra.install.discovery import UnknownKindError
 from hami_dra.install.order import Stages
 from hami_dra.kube.errors import ApiError, ConfigurationError, UnreachableError
+from hami_dra.kube.served import UnknownKindError
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json
 

@@ -1,7 +1,7 @@
 """Speak to one API server: dicts in, dicts out.
 
 The official client is transport only (ruling 36): it finds the server, keeps the credentials fresh
-and pools connections. Its models drop or refuse fields that they do not know, so none is used.
+and pools connections. Its models drop or refuse fields that they do not know, so none is used here.
 """
 
 import json
