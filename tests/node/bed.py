@@ -205,6 +205,8 @@ def at_work(bed: Bed, *arguments: str) -> Iterator[None]:
         webhook.unregister(bed.api)
         running.process.stop()
         bed.stop_agents()
+        # They stay for whoever needs them next, which nobody does here.
+        bed.api.delete_all("resourceclaimtemplates", NAMESPACE)
 
 
 def agent_arguments() -> list[str]:

@@ -60,10 +60,17 @@ def await_nothing_left(bed: Bed, site: Site, before: set[str]) -> None:
     The slice goes half a minute after its agent.
     """
     assert _files(bed) == set()
+
+    def is_clean() -> bool:
+        left = _left(site.everything(), before)
+        assert not left, sorted(left)
+        return True
+
     until(
-        lambda: not _left(site.everything(), before),
+        is_clean,
         what="nothing is left in the API",
         timeout_s=PATIENCE_S,
+        tolerate=(AssertionError,),
     )
 
 
