@@ -69,6 +69,7 @@ def serve(
     sweep_period_s: Annotated[int | None, _option("sweep_period_s")] = None,
     quota_overdue_s: Annotated[int | None, _option("quota_overdue_s")] = None,
     termination_delay_s: Annotated[float | None, _option("termination_delay_s")] = None,
+    account: Annotated[Path | None, _option("account")] = None,
     kubeconfig: Annotated[Path | None, _option("kubeconfig")] = None,
     context: Annotated[str | None, _option("context")] = None,
     policy: Annotated[Path | None, _option("policy")] = None,
@@ -140,7 +141,8 @@ async def _standalone(settings: Settings, policy: Policy) -> None:
 async def _in_cluster(settings: Settings, policy: Policy) -> None:
     certificate = Certificate()
     files = _files(settings, certificate)
-    async with await incluster.find(settings.kubeconfig, settings.context) as session:
+    found = incluster.find(settings.kubeconfig, settings.context, settings.account)
+    async with await found as session:
         source = files or _secret(settings, certificate, session)
         cluster = Cluster(
             session,

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from certs.bundle import Lifetimes
 from certs.secret import Place
+from hami_dra.kube.incluster import ACCOUNT
 from hami_dra.kube.quotas import OVERDUE_S
 from hami_dra.kube.sweeper import PERIOD_S
 from hami_dra.kube.unused import DEFAULT_TTL
@@ -77,6 +78,8 @@ class Settings(BaseSettings):
     termination_delay_s: Annotated[float, Field(ge=0)] = 8
     """Seconds to serve on after SIGTERM, while the Service still leads the API server here. With
     15 s for reviews in progress it must fit into the pod's terminationGracePeriodSeconds."""
+    account: Path = ACCOUNT
+    """Directory with the pod's service account: token and ca.crt."""
     kubeconfig: Path | None = None
     """How to reach the API server. Default: KUBECONFIG, the pod's service account, the home."""
     context: str | None = None

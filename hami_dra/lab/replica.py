@@ -11,7 +11,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from hami_dra.lab import pki
 from hami_dra.lab.cluster import Cluster
 from hami_dra.lab.ports import LOOPBACK, free_ports
 from hami_dra.lab.process import Process
@@ -124,16 +123,32 @@ def launch(
     [chosen] = [port] if port else free_ports(1)
     files = cluster.directory / name
     files.mkdir(exist_ok=True)
-    config = pki.kubeconfig(cluster.server, cluster.ca_pem, _token(cluster))
-    pki.write_kubeconfig(files / "kubeconfig", config)
     arguments = [
-        *("--host", LOOPBACK, "--port", str(chosen), "--kubeconfig", str(files / "kubeconfig")),
+        *("--host", LOOPBACK, "--port", str(chosen), "--account", str(files)),
         *("--termination-delay-s", "0"),
         *(_file_options(cluster, files) if mode is CertificateMode.FILES else _SECRET_OPTIONS),
         *options,
     ]
     argv = [sys.executable, "-m", "webhook", *arguments]
-    return Replica(cluster.start_process(name, argv), chosen, files)
+    environment = in_pod(cluster, files, _token(cluster))
+    return Replica(cluster.start_process(name, argv, environment), chosen, files)
+
+
+def in_pod(cluster: Cluster, account: Path, token: str) -> dict[str, str]:
+    """Give a process what the kubelet gives a pod, apart from the place of its account.
+
+    Args:
+        cluster: whose API server it talks to.
+        account: directory for its token and for whom it trusts.
+        token: of its service account.
+
+    Returns:
+        Its environment.
+    """
+    (account / "token").write_text(token)
+    (account / "ca.crt").write_bytes(cluster.ca_pem)
+    host, _, port = cluster.server.removeprefix("https://").rpartition(":")
+    return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "KUBECONFIG": ""}
 
 
 def await_ready(replica: Replica) -> None:

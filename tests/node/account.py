@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hami_dra.lab.api import Api
 from hami_dra.lab.cluster import Cluster
+from hami_dra.lab.replica import in_pod
 from hami_dra.lab.webhook import manifests
 
 NAME = "hami-dra-node"
@@ -47,11 +48,5 @@ def account(cluster: Cluster, api: Api, node: str) -> dict[str, str]:
     """Return the environment of an agent's pod, whose service account lies in a directory."""
     folder = cluster.directory / f"account-{node}"
     folder.mkdir()
-    (folder / "token").write_text(token(cluster, api, node))
-    (folder / "ca.crt").write_bytes(cluster.ca_pem)
-    host, _, port = cluster.server.removeprefix("https://").rpartition(":")
-    return {
-        "KUBERNETES_SERVICE_HOST": host,
-        "KUBERNETES_SERVICE_PORT": port,
-        "HAMI_DRA_NODE_ACCOUNT": str(folder),
-    }
+    environment = in_pod(cluster, folder, token(cluster, api, node))
+    return {**environment, "HAMI_DRA_NODE_ACCOUNT": str(folder)}
