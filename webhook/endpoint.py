@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
 
-from pydantic_core import to_json
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -136,7 +135,7 @@ class ReviewEndpoint:
 
     def _answered(self, call: _Call, asked: Request, response: Response) -> Answer:
         """Record a decision and render it."""
-        body = to_json(review.respond(asked.uid, response))
+        body = review.encode(asked.uid, response)
         decision = call.entry["decision"] = response.decision
         templates = response.templates if isinstance(response, Admitted) else None
         if templates is None:

@@ -30,19 +30,21 @@ class BoundedProtocol(HttpToolsProtocol):
 
     _head: int | None = 0
     _is_refused = False
+    _is_receiving = False
     _deadline: asyncio.TimerHandle | None = None
+    _idle_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect a request as soon as on a connection that had one."""
         super().connection_made(transport)
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
+        self._idle_since = self.loop.time()
+        self._look_again(self.timeout_keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Expect nothing any more."""
         self._arrived()
-        self._unset_keepalive_if_required()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -57,12 +59,15 @@ class BoundedProtocol(HttpToolsProtocol):
             # still sends, closes when it has read it, or the deadline does.
             self._is_refused = True
             self.transport.write(_TOO_LARGE)
+        if self._is_receiving and self._deadline is None:
+            # Most requests arrive at once and need no timer.
+            self._deadline = self.loop.call_later(RECEIVE_S, self.transport.abort)
 
     def on_message_begin(self) -> None:
         """Begin to receive a request."""
         super().on_message_begin()
         self._head = 0
-        self._deadline = self.loop.call_later(RECEIVE_S, self.transport.abort)
+        self._is_receiving = True
 
     def on_headers_complete(self) -> None:
         """Go on to the body, which the application bounds."""
@@ -76,8 +81,24 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Go on to the next request, or to the end."""
-        super().on_response_complete()
-        self._leave_if_closing()
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+            self._leave_if_closing()
+            return
+        # As uvicorn's, except that no timer is set anew for each answer.
+        self.server_state.total_requests += 1
+        self.flow.resume_reading()
+        self._idle_since = self.loop.time()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """End a connection that has been idle for too long, or look again when it may have been."""
+        left: float = self.timeout_keep_alive
+        if self._idle_since is not None:
+            left += self._idle_since - self.loop.time()
+        if left > 0:
+            self._look_again(left)
+        else:
+            super().timeout_keep_alive_handler()
 
     def shutdown(self) -> None:
         """Close now, or after what is being answered."""
@@ -91,7 +112,17 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self.loop.call_later(GOODBYE_S, self.transport.abort)
 
+    def _look_again(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(
+            seconds, self.timeout_keep_alive_handler
+        )
+
+    def _unset_keepalive_if_required(self) -> None:
+        """Be busy; the timer stays and finds that out."""
+        self._idle_since = None
+
     def _arrived(self) -> None:
+        self._is_receiving = False
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -27,6 +27,7 @@ MOST_WARNINGS: Final = 30
 _KIND: Final = "AdmissionReview"
 _EXPECTED: Final = f"an AdmissionReview of {API_VERSION}"
 _REPORTED_ERRORS: Final = 3
+_REMEMBERED: Final = 512
 _CLAIMS: Final = "resource.k8s.io/v1/resourceclaims/"
 
 _NAMESPACE: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -192,25 +193,54 @@ def _explain(error: ValidationError) -> str:
     return f"found no AdmissionReview, expected {_EXPECTED}: {'; '.join(parts)}"
 
 
-def respond(uid: str, response: Response) -> Json:
-    """Build the review that carries the answer back."""
+def _answer(response: Response) -> Json:
     match response:
         case Refused(message=message, code=code):
             reason = {"reason": "Forbidden"} if code == FORBIDDEN else {}
             status = {"code": code, "message": message, **reason}
-            answer: Json = {"allowed": False, "status": status}
+            return {"allowed": False, "status": status}
         case Admitted(patch=patch, warnings=warnings):
-            answer = {"allowed": True}
+            answer: Json = {"allowed": True}
             if patch:
                 answer["patchType"] = "JSONPatch"
                 answer["patch"] = b2a_base64(to_json(patch), newline=False).decode()
             if warnings:
                 answer["warnings"] = list(warnings)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "AdmissionReview",
-        "response": {"uid": uid, **answer},
-    }
+            return answer
+
+
+class _Answers:
+    """Remembers what was rendered last, since pods of one workload share their patch."""
+
+    def __init__(self) -> None:
+        # A patch is kept with its answer, so that no other one gets its identity.
+        self._rendered: dict[int, tuple[list[Json], tuple[str, ...], bytes]] = {}
+
+    def render(self, response: Response) -> bytes:
+        """Return an answer as JSON, without the review around it."""
+        if isinstance(response, Refused) or not response.patch:
+            return to_json(_answer(response))
+        patch, warnings = response.patch, response.warnings
+        found = self._rendered.get(id(patch))
+        if found is not None and found[0] is patch and found[1] == warnings:
+            return found[2]
+        if len(self._rendered) >= _REMEMBERED:
+            self._rendered.clear()
+        answer = to_json(_answer(response))
+        self._rendered[id(patch)] = (patch, warnings, answer)
+        return answer
+
+
+_ANSWERS: Final = _Answers()
+_HEAD: Final = b'{"apiVersion":"%b","kind":"%b","response":{"uid":' % (
+    API_VERSION.encode(),
+    _KIND.encode(),
+)
+
+
+def encode(uid: str, response: Response) -> bytes:
+    """Render the review that carries the answer back, as JSON."""
+    return b"%b%b,%b}" % (_HEAD, to_json(uid), _ANSWERS.render(response)[1:])
 
 
 def warnings_of(notices: tuple[Notice, ...]) -> tuple[str, ...]:

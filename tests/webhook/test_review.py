@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from hami_dra.migration import Code, Json, Notice
 from tests.webhook.reviews import gpu_pod, review_of
-from webhook.response import Admitted, Refused
+from webhook.response import Admitted, Refused, Response
 from webhook.review import (
     LONGEST_WARNING,
     MOST_WARNINGS,
     RequestError,
     checked,
+    encode,
     parse,
-    respond,
     usual,
     warnings_of,
 )
@@ -33,12 +33,31 @@ def test_parse_reads_what_a_review_asks() -> None:
     assert asked.object == {"metadata": {"generateName": "x-"}}
 
 
+def answered(response: Response) -> Json:
+    """Return the answer that goes back for a review."""
+    review = json.loads(encode("u", response))
+    assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    found: Json = review["response"]
+    return found
+
+
+def test_answers_that_share_a_patch_are_told_apart() -> None:
+    """Many more than are remembered, some of them twice."""
+    patches: list[list[Json]] = [[{"op": "remove", "path": f"/{n}"}] for n in range(600)]
+    for patch in (*patches, *patches[-5:]):
+        for warnings in ((), ("one",), ()):
+            answer = answered(Admitted(patch, warnings))
+
+            assert json.loads(base64.b64decode(answer["patch"])) == patch
+            assert tuple(answer.get("warnings", ())) == warnings
+
+
 def test_an_answer_without_a_patch_has_no_patch_type() -> None:
-    assert respond("u", Admitted())["response"] == {"uid": "u", "allowed": True}
+    assert answered(Admitted()) == {"uid": "u", "allowed": True}
 
 
 def test_a_refusal_carries_code_and_message() -> None:
-    assert respond("u", Refused("no"))["response"] == {
+    assert answered(Refused("no")) == {
         "uid": "u",
         "allowed": False,
         "status": {"code": 422, "message": "no"},
@@ -87,7 +106,7 @@ def test_a_pod_is_read_exactly(pod: Json, *, is_ascii: bool) -> None:
 
 @given(patch=st.lists(st.dictionaries(st.text(), values)))
 def test_a_patch_is_written_exactly(patch: list[Json]) -> None:
-    answer = respond("u", Admitted(patch))["response"]
+    answer = answered(Admitted(patch))
 
     assert repr(json.loads(base64.b64decode(answer.get("patch", "W10=")))) == repr(patch)
 
