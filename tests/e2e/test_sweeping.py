@@ -15,6 +15,7 @@ from hami_dra.kube.removal import Effect
 from hami_dra.kube.session import Session
 from hami_dra.kube.sweeper import Sweeper
 from hami_dra.kube.unused import UNUSED_SINCE
+from hami_dra.lab import pki
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from tests.e2e.world import World, pod
@@ -43,10 +44,14 @@ def sweep(
     world: World, *, ttl_s: float = 0, meddle: Callable[[], object] = lambda: None
 ) -> Sweeper:
     """Make one pass as the webhook would, with its own account."""
-    account = world.scene.cluster.directory / "webhook" / "kubeconfig"
+    cluster = world.scene.cluster
+    account = cluster.directory / "webhook"
+    token = (account / "token").read_text()
+    kubeconfig = account / "kubeconfig"
+    pki.write_kubeconfig(kubeconfig, pki.kubeconfig(cluster.server, cluster.ca_pem, token))
 
     async def once() -> Sweeper:
-        async with await Meddled.connect(account) as session:
+        async with await Meddled.connect(kubeconfig) as session:
             session.namespace, session.meddle = world.namespace, meddle
             ttl = timedelta(seconds=ttl_s)
             sweeper = Sweeper(session, ttl=ttl, pause_s=0, later_looks_s=(0.5,))
