@@ -53,7 +53,11 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self._head is not None:
             self._head += len(data)
+        idle_since = self._idle_since
         super().data_received(data)
+        if self._idle_since is None and not self._is_receiving and not self._is_answering():
+            # What makes no request, such as an empty line, prolongs nothing.
+            self._idle_since = idle_since
         if self._head is not None and self._head > LARGEST_HEAD:
             # Closing at once would reset the connection, and the answer with it: the client, which
             # still sends, closes when it has read it, or the deadline does.
@@ -111,6 +115,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """Do not wait for ever for a client's goodbye."""
         if self.transport.is_closing():
             self.loop.call_later(GOODBYE_S, self.transport.abort)
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _look_again(self, seconds: float) -> None:
         self.timeout_keep_alive_task = self.loop.call_later(

@@ -81,6 +81,16 @@ async def test_a_connection_on_which_nothing_is_asked_is_closed() -> None:
         assert await is_closed(await dial(port))
 
 
+async def test_bytes_that_are_no_request_do_not_keep_a_connection() -> None:
+    """Empty lines may stand before a request, and none has to follow."""
+    async with serving() as (server, port):
+        server.config.timeout_keep_alive = 1
+        streams = await dial(port)
+        streams[1].write(b"\r\n")
+
+        assert await is_closed(streams)
+
+
 async def test_a_refused_head_does_not_keep_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
