@@ -117,7 +117,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self.loop.call_later(GOODBYE_S, self.transport.abort)
 
     def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
+        # There is none before the first request, which uvicorn's types do not say.
+        return not getattr(self.cycle, "response_complete", True)
 
     def _look_again(self, seconds: float) -> None:
         self.timeout_keep_alive_task = self.loop.call_later(
