@@ -137,12 +137,11 @@ class ReviewEndpoint:
         """Record a decision and render it."""
         body = review.encode(asked.uid, response)
         decision = call.entry["decision"] = response.decision
-        templates = response.templates if isinstance(response, Admitted) else None
-        if templates is None:
-            self._record(call, decision)
-        else:
-            call.entry["templates"] = templates
-            self._record(call, decision, templates.values())
+        outcomes: Iterable[Outcome] = ()
+        if isinstance(response, Admitted):
+            call.entry["templates"] = response.templates
+            outcomes = response.templates.values()
+        self._record(call, decision, outcomes)
         return Answer(_OK, body)
 
     def _failed(self, call: _Call, error: Exception) -> Answer:

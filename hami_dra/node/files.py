@@ -8,7 +8,7 @@ cut or a reboot no container of ours runs, and what was written before counts fo
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -38,16 +38,9 @@ class Files:
         Raises:
             OSError: if the disk is full or read-only, with nothing left behind.
         """
-        temporary = path.with_name(f"{_TEMPORARY}{path.name}")
-        try:
+        with self._replacing(path) as temporary:
             self.step(f"write {path.name}")
             _write(temporary, content, mode)
-            self.step(f"rename {path.name}")
-            temporary.replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
 
     def write_keeping(self, path: Path, previous: Path, content: bytes, *, mode: int) -> None:
         """Have a file with this content, and what it was before under another name.
@@ -59,8 +52,7 @@ class Files:
         Raises:
             OSError: if the disk is full or read-only, with the file as it was.
         """
-        temporary = path.with_name(f"{_TEMPORARY}{path.name}")
-        try:
+        with self._replacing(path) as temporary:
             if _has_one_name(previous):
                 self.step(f"rename {previous.name}")
                 previous.replace(temporary)
@@ -70,6 +62,13 @@ class Files:
                 self.step(f"link {previous.name}")
                 previous.unlink(missing_ok=True)
                 previous.hardlink_to(path)
+
+    @contextlib.contextmanager
+    def _replacing(self, path: Path) -> Iterator[Path]:
+        """Lend a name for what becomes this file at the end, or goes with an OSError."""
+        temporary = path.with_name(f"{_TEMPORARY}{path.name}")
+        try:
+            yield temporary
             self.step(f"rename {path.name}")
             temporary.replace(path)
         except OSError:
