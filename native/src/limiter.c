@@ -3,9 +3,9 @@
 #include "claims.h"
 #include "devices.h"
 #include "forget.h"
+#include "libc.h"
 #include "marks.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -134,8 +134,8 @@ static void at_thread_end(void* unused)
 
 void vgpu_limiter_start(void)
 {
-    if (!has_key)
-        has_key = pthread_key_create(&thread_key, at_thread_end) == 0;
+    if (!has_key && vgpu_libc_has(VGPU_THREADS))
+        has_key = LIBC(pthread_key_create)(&thread_key, at_thread_end) == 0;
     atomic_store_explicit(&vgpu_generation_seen, UINT64_MAX, memory_order_relaxed);
     atomic_store_explicit(&vgpu_generation, &vgpu_claim(0)->control->generation, memory_order_release);
     refresh();
@@ -249,7 +249,7 @@ static bool pay(struct vgpu_device* device, uint32_t launches)
     batch.pending = (struct vgpu_pending) { budget, mine, size, is_told ? 0 : timed_scale(), 0, 0 };
     batch.cost_ns = vgpu_budget_cost_ns(budget);
     if (!batch.launched && has_key)
-        pthread_setspecific(thread_key, &batch);
+        LIBC(pthread_setspecific)(thread_key, &batch);
     batch.device = device;
     batch.generation = atomic_load_explicit(&vgpu_generation_seen, memory_order_relaxed);
     batch.left = size;
