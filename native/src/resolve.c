@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Text in place: each pointer would be an address to relocate in every program that starts. */
 struct names {
-    const char* symbol;
-    const char* base;
+    char symbol[44];
+    char base[40];
     int version;
     int per_thread; /* -1 for NVML */
-    void* ours;
 };
 
 #define HOOK(symbol, base, version, per_thread, impl, params, args) extern int symbol params;
@@ -27,18 +27,27 @@ struct names {
 #undef VIEW
 
 static const struct names table[VGPU_HOOKS] = {
-#define HOOK(symbol, base, version, per_thread, impl, params, args)                                          \
-    { #symbol, #base, version, per_thread, (void*)symbol },
+#define HOOK(symbol, base, version, per_thread, impl, params, args) { #symbol, #base, version, per_thread },
 #define LAUNCH(symbol, base, version, per_thread, params, args, stream)                                      \
-    { #symbol, #base, version, per_thread, (void*)symbol },
-#define VIEW(symbol, impl, params, args) { #symbol, NULL, 0, -1, (void*)symbol },
+    { #symbol, #base, version, per_thread },
+#define VIEW(symbol, impl, params, args) { #symbol, "", 0, -1 },
 #include "hooks.def"
 #undef HOOK
 #undef LAUNCH
 #undef VIEW
 };
 
-static const char* const needed[VGPU_NEEDS] = {
+static void* const ours[VGPU_HOOKS] = {
+#define HOOK(symbol, base, version, per_thread, impl, params, args) (void*)symbol,
+#define LAUNCH(symbol, base, version, per_thread, params, args, stream) (void*)symbol,
+#define VIEW(symbol, impl, params, args) (void*)symbol,
+#include "hooks.def"
+#undef HOOK
+#undef LAUNCH
+#undef VIEW
+};
+
+static const char needed[VGPU_NEEDS][40] = {
 #define NEED(symbol, params) #symbol,
 #include "driver.def"
 #undef NEED
@@ -116,7 +125,7 @@ static void add_by_version(struct map* map, void* handle)
         cuuint64_t flags = table[i].per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
                                                : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
         if (get(table[i].base, &found, table[i].version, flags, &status) == CUDA_SUCCESS && found)
-            add(map, found, table[i].ours);
+            add(map, found, ours[i]);
     }
 }
 
@@ -129,7 +138,7 @@ static void build(struct map* map, void* handle, bool is_nvml)
         if (!found)
             continue;
         atomic_store_explicit(&vgpu_real[i], found, memory_order_release);
-        add(map, found, table[i].ours);
+        add(map, found, ours[i]);
     }
     if (is_nvml) {
         atomic_store_explicit(
@@ -189,8 +198,8 @@ void* vgpu_resolve(enum vgpu_hook hook)
 void* vgpu_swapped(void* driver)
 {
     struct map* map = mapped(false, false);
-    void* ours = map && driver ? ours_for(map, driver) : NULL;
-    return ours ? ours : driver;
+    void* swapped = map && driver ? ours_for(map, driver) : NULL;
+    return swapped ? swapped : driver;
 }
 
 static int number_of(const char* symbol)
@@ -238,10 +247,10 @@ static struct vgpu_lookup look_around(void* handle, int number, const void* call
     bool is_after_caller = handle == RTLD_NEXT && !is_in_this_library(caller);
     void* found = is_after_caller ? after_caller(caller, name) : vgpu_real_symbol(RTLD_NEXT, name);
     struct map* map = mapped(table[number].per_thread < 0, false);
-    void* ours = map && found ? ours_for(map, found) : NULL;
+    void* swapped = map && found ? ours_for(map, found) : NULL;
     if (map && !found && atomic_load_explicit(&vgpu_real[number], memory_order_acquire))
-        ours = table[number].ours;
-    return (struct vgpu_lookup) { ours ? ours : found, 1 };
+        swapped = ours[number];
+    return (struct vgpu_lookup) { swapped ? swapped : found, 1 };
 }
 
 /* What dlsym answers for a name of CUDA or NVML. is_final 0 asks the caller to jump to the real dlsym. */
@@ -257,8 +266,8 @@ struct vgpu_lookup vgpu_dlsym(void* handle, const char* name, void* caller)
     if (found && is_in_this_library(found))
         found = vgpu_real_symbol(RTLD_NEXT, name);
     struct map* map = found ? mapped(name[0] == 'n', false) : NULL;
-    void* ours = map ? ours_for(map, found) : NULL;
-    return (struct vgpu_lookup) { ours ? ours : found, 1 };
+    void* swapped = map ? ours_for(map, found) : NULL;
+    return (struct vgpu_lookup) { swapped ? swapped : found, 1 };
 }
 
 int vgpu_get_proc_address(int (*real)(const char*, void**, int, cuuint64_t), const char* name, void** found,

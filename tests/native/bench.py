@@ -8,6 +8,7 @@ close the share of compute comes to its limit.
 import argparse
 import json
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -65,12 +66,14 @@ class _Setup:
 
 
 def _setups(built: Built, other: Path | None) -> dict[str, _Setup]:
-    ships = built.directory / platform.machine() / "libvgpu.so"
-    start = str(ships if ships.exists() else built.shipped)
+    start = str(built.directory / platform.machine() / "libvgpu.so")
+    measured = str(built.directory / "measured" / "libvgpu.so")
+    empty = str(built.directory / "empty.so")
     setups = {
         "none": _Setup("", "", 0, {}),
-        "ours": _Setup(str(built.library), start, 0, _TARGETS),
-        "ours, cores limited": _Setup(str(built.library), start, _CORES_LIMITED, _LIMITED_TARGETS),
+        "an empty one": _Setup(empty, empty, 0, {}),
+        "ours": _Setup(measured, start, 0, _TARGETS),
+        "ours, cores limited": _Setup(measured, start, _CORES_LIMITED, _LIMITED_TARGETS),
     }
     return setups | ({other.name: _Setup(str(other), str(other), 0, {})} if other else {})
 
@@ -212,7 +215,8 @@ def main() -> None:
     """Build, measure in turn, and print what each interposer adds to no interposer."""
     arguments = _arguments()
     built = Built(NATIVE / "build")
-    make = ["make", "-s", "-C", str(NATIVE), f"CC={' '.join(compiler())}", "library", "bench"]
+    tools = [f"CC={shlex.join(compiler())}", f"ZIG={shlex.join([sys.executable, '-m', 'ziglang'])}"]
+    make = ["make", "-s", "-C", str(NATIVE), *tools, "releases", "bench"]
     subprocess.run(make, check=True)
     with tempfile.TemporaryDirectory() as directory:
         container = Container(built, Path(directory))
