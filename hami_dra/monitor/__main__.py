@@ -26,6 +26,8 @@ _OK: Final = 0
 _FAILED: Final = 1
 _USAGE: Final = 2
 
+_ENDS: Final = (signal.SIGINT, signal.SIGTERM)
+
 _SWITCHES: Final = ("--legacy-metrics",)
 """Flags that mean true where nothing follows them, as HAMi's do."""
 
@@ -91,14 +93,12 @@ def serve(settings: Settings) -> None:
         return page.as_html(snapshot, looker.problems(), datetime.now(UTC))
 
     server = Server(settings.address, settings.port, Pages(registry, shown, looker.problems))
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+    # Blocked in all threads, so that this one gets them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     threading.Thread(target=server.serve, name="server", daemon=True).start()
     _log.info("page and metrics on port %d", server.port)
-    stopped.wait()
-    _log.info("stopping")
-    server.stop()
+    # Answers in progress end with the process: nobody waits for them longer than for a new one.
+    _log.info("ends with %s", signal.Signals(signal.sigwait(_ENDS)).name)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -222,5 +222,4 @@ def _footer(now: datetime) -> Markup:
 
 def _size(count: int) -> str:
     """Write an amount of memory in the unit in which it was asked for, with its thousands apart."""
-    whole = f"{count / _MIB:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
-    return f"{whole} MiB"
+    return f"{count / _MIB:,.0f} MiB".replace(",", " ")

@@ -131,9 +131,9 @@ class Server:
         """Return the port on which it listens."""
         return self._server.server_port
 
-    def serve(self) -> None:
-        """Answer until stopped."""
-        self._server.serve_forever()
+    def serve(self, look_s: float = 3600) -> None:
+        """Answer until stopped, which is noticed after as many seconds."""
+        self._server.serve_forever(look_s)
 
     def stop(self) -> None:
         """Answer no more; not to be called by the thread that serves."""
