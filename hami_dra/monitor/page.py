@@ -19,7 +19,7 @@ _ALL: Final = 100
 _NEARLY: Final = 0.95
 """Of its limit, where a container is marked: its next allocation may be refused."""
 
-_COLUMNS: Final = ("container", "memory", "in use", "compute", "of the card's time")
+_COLUMNS: Final = ("container", "memory", "compute", "time of the card")
 
 
 def as_html(snapshot: Snapshot, problems: Mapping[str, str], now: datetime) -> str:
@@ -146,7 +146,10 @@ def _bar(name: str, said: str, held: int, used: int, total: int) -> Markup:
 def _drawing(title: str, held: float, used: float, total: float, *, warn: bool = False) -> Markup:
     """Draw what is held, and over the lower half of it what is used."""
     parts = [element("title", title), _rect("track", 1, 0, 8)]
-    for kind, part, top in (("held", held, 0), ("full" if warn else "used", used, 3)):
+    for kind, part, top in (
+        ("held", held, 0),
+        ("full" if warn else "used", used, 3 if held else 0),
+    ):
         if total and part > 0:
             parts.append(_rect(kind, min(1.0, part / total), top, 8 - top))
     return element(
@@ -179,7 +182,7 @@ def _row(each: ContainerUse) -> Markup:
         "th", f"{who.namespace}/{who.pod}", element("div", who.name, class_="soft"), scope="row"
     )
     if use.held is None:
-        used: list[str] = ["unknown"]
+        used: list[str] = [f"unknown of {_size(limit)}"]
     else:
         total = use.held.total_bytes
         is_full = bool(limit) and total >= _NEARLY * limit
@@ -194,10 +197,9 @@ def _row(each: ContainerUse) -> Markup:
     return element(
         "tr",
         name,
-        element("td", _size(limit), class_="number", data_what=_COLUMNS[1]),
-        element("td", *used, class_="bar", data_what=_COLUMNS[2]),
-        element("td", cores, class_="number", data_what=_COLUMNS[3]),
-        element("td", busy, class_="number", data_what=_COLUMNS[4]),
+        element("td", *used, data_what=_COLUMNS[1]),
+        element("td", cores, data_what=_COLUMNS[2]),
+        element("td", busy, data_what=_COLUMNS[3]),
     )
 
 

@@ -33,13 +33,14 @@ code { font: .85em ui-monospace, Consolas, monospace; overflow-wrap: anywhere; }
 svg { display: block; width: 100%; height: .8rem; border-radius: .3rem; }
 svg .track { fill: var(--track); } svg .held { fill: var(--held); } svg .used { fill: var(--used); }
 svg .full { fill: var(--bad); }
-table { width: 100%; margin: .75rem 0 0; border-collapse: collapse; font-size: .92rem; }
-th, td { padding: .35rem .6rem .35rem 0; border-top: 1px solid var(--line); text-align: left;
+table { width: 100%; margin: .75rem 0 0; border-collapse: collapse; table-layout: fixed;
+  font-size: .92rem; }
+thead th { width: 13%; } thead th:first-child { width: 30%; } thead th:nth-child(2) { width: 44%; }
+th, td { padding: .4rem 1rem .5rem 0; border-top: 1px solid var(--line); text-align: left;
   vertical-align: top; overflow-wrap: anywhere; }
 thead th { border-top: 0; color: var(--soft); font-weight: 400; font-size: .85rem; }
-tbody th { font-weight: 600; min-width: 9rem; }
-td.number { white-space: nowrap; font-variant-numeric: tabular-nums; }
-td.bar { min-width: 9rem; }
+tbody th { font-weight: 600; } tbody th .soft { font-weight: 400; }
+td { font-variant-numeric: tabular-nums; } td svg { height: .6rem; margin: .1rem 0 0; }
 .warn { color: var(--warn); font-weight: 600; }
 .legend { display: flex; flex-wrap: wrap; gap: 1.25rem; margin: .75rem 0 0; padding: 0;
   list-style: none; font-size: .85rem; color: var(--soft); }
@@ -47,9 +48,9 @@ td.bar { min-width: 9rem; }
   vertical-align: -.1rem; }
 .mark.held { background: var(--held); } .mark.used { background: var(--used); }
 footer { margin: 2rem 0 0; color: var(--soft); font-size: .85rem; }
-@media (max-width: 40rem) { thead { display: none; } tr { display: block; padding: .4rem 0;
+@media (max-width: 40rem) { thead { display: none; } tr { display: block; padding: .5rem 0;
   border-top: 1px solid var(--line); }
-  th, td, td.number { display: block; padding: .05rem 0; border: 0; white-space: normal; }
+  th, td { display: block; padding: .05rem 0; border: 0; }
   td[data-what]::before { content: attr(data-what) ": "; color: var(--soft); } }
 @media print { .mark, rect { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """

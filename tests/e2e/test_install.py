@@ -97,7 +97,9 @@ def test_pods_are_converted_as_soon_as_the_command_has_ended(site: Site) -> None
             said, noted = command.communicate(timeout=PATIENCE_S)
             assert command.returncode == 0, noted
             assert "deployment.apps/hami-dra-webhook created" in said
-            assert "daemonset.apps/hami-dra-node created" in said.splitlines()[-5]
+            agent, monitor = said.splitlines()[-7:-5]
+            assert "daemonset.apps/hami-dra-node created" in agent
+            assert "daemonset.apps/hami-dra-monitor created" in monitor
             assert "nobody has written the caBundle of pods.hami-dra.io yet" in noted
             site.point_to(url)
             webhook.await_registered(site.api, "default")
