@@ -167,10 +167,10 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
 
 def _read(descriptor: int, size: int) -> bytes:
     # A file may shrink or grow under a reader; what was read decides, and its length is checked.
-    data = bytearray()
+    data = os.pread(descriptor, size, 0)
     while len(data) < size and (piece := os.pread(descriptor, size - len(data), len(data))):
         data += piece
-    return bytes(data)
+    return data
 
 
 def _write(descriptor: int, data: bytes, offset: int) -> None:
