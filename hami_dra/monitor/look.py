@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
@@ -50,10 +51,6 @@ class Looker:
         claims: the agent's directory of claims.
         containers: asks the kubelet.
         clock_ns: CLOCK_MONOTONIC, by which the agent notes when it measured.
-
-    Attributes:
-        errors: what failed so far, by what was asked and the card's UUID, empty for none.
-        refused: files that were not believed so far, by file.
     """
 
     def __init__(
@@ -77,8 +74,9 @@ class Looker:
         self._failed: dict[str, str] = {}
         self._lock = threading.Lock()
         self._last: tuple[int, Snapshot] | None = None
-        self.errors = Counter[tuple[str, str]]({(source.value, ""): 0 for source in Source})
-        self.refused = Counter[str]({file.value: 0 for file in claim_files.File})
+        # Series that exist from the start let alerts see the first failure as an increase.
+        self._errors = Counter[tuple[str, str]]({(source.value, ""): 0 for source in Source})
+        self._refused = Counter[str]({file.value: 0 for file in claim_files.File})
 
     def problems(self) -> dict[str, str]:
         """Return why each source failed at the last look; empty for one that works."""
@@ -113,25 +111,18 @@ class Looker:
             works={source.value: source.value not in self._failing for source in Source},
             measured_age_s=measured_age_s(reading.claims, self._clock_ns()),
             left_out=reading.left_out,
+            errors=dict(self._errors),
+            refused=dict(self._refused),
         )
 
     def _read_cards(self) -> Sequence[CardReading]:
         """Read the cards; those that were known keep their names while nobody can be asked."""
         found = self._ask(Source.CARDS, self._cards.ask, CardsError, HangsError)
         if found is None:
-            return tuple(
-                CardReading(
-                    card.uuid,
-                    card.index,
-                    card.model,
-                    card.memory_bytes,
-                    is_simulated=card.is_simulated,
-                )
-                for card in self._known
-            )
+            return tuple(_silent(card) for card in self._known)
         for card in found:
             for what, error in card.errors:
-                self.errors[what, card.uuid] += 1
+                self._errors[what, card.uuid] += 1
                 self._failing[f"{what} of card {card.uuid or card.index}"] = error
         self._known = [card for card in found if card.uuid]
         return self._known
@@ -160,7 +151,7 @@ class Looker:
 
     def _note_refused(self, reading: ClaimsReading) -> None:
         for refused in reading.refused:
-            self.refused[refused.file.value] += 1
+            self._refused[refused.file.value] += 1
             self._failing[f"{refused.file.value} of claim {refused.uid}"] = refused.why
 
     def _ask(
@@ -170,7 +161,7 @@ class Looker:
         try:
             return question()
         except errors as error:
-            self.errors[source.value, ""] += 1
+            self._errors[source.value, ""] += 1
             self._failing[source.value] = str(error)
             return None
 
@@ -181,3 +172,8 @@ class Looker:
         for what in self._failed.keys() - self._failing.keys():
             _log.info("%s: no trouble any more", what)
         self._failed = self._failing
+
+
+def _silent(card: CardReading) -> CardReading:
+    """Return what is known of a card that says nothing now."""
+    return replace(card, used_bytes=None, busy_percent=None, memory_busy_percent=None, errors=())

@@ -84,7 +84,7 @@ class NodeCollector(Collector):
             yield family
             if self._legacy and family.name in _OLD_NAMES:
                 yield _old(family)
-        yield from _ours(snapshot, self._looker)
+        yield from _ours(snapshot)
 
 
 def _hami(snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
@@ -273,7 +273,7 @@ def _old(family: GaugeMetricFamily) -> Metric:
     return old
 
 
-def _ours(snapshot: Snapshot, looker: Looker) -> Iterator[Metric]:
+def _ours(snapshot: Snapshot) -> Iterator[Metric]:
     """Yield what HAMi does not export."""
     yield from _counted(snapshot)
     info = GaugeMetricFamily(
@@ -292,7 +292,7 @@ def _ours(snapshot: Snapshot, looker: Looker) -> Iterator[Metric]:
     for source, is_up in snapshot.works.items():
         works.add_metric([source], is_up)
     yield from (info, works)
-    yield from _trouble(looker)
+    yield from _trouble(snapshot)
     gauges = (
         ("claims", "Claims that are prepared on the node.", snapshot.claims),
         (
@@ -331,19 +331,19 @@ def _counted(snapshot: Snapshot) -> Iterator[Metric]:
     yield from (refusals, throttled)
 
 
-def _trouble(looker: Looker) -> Iterator[Metric]:
+def _trouble(snapshot: Snapshot) -> Iterator[Metric]:
     errors = CounterMetricFamily(
         "hami_dra_monitor_errors",
         "Failed questions, by what was asked; device_uuid is empty where it was of no one card.",
         labels=("source", "device_uuid"),
     )
-    for (source, uuid), count in sorted(looker.errors.items()):
+    for (source, uuid), count in sorted(snapshot.errors.items()):
         errors.add_metric([source, uuid], count)
     refused = CounterMetricFamily(
         "hami_dra_monitor_files_refused",
         "Files of claims that were not believed.",
         labels=("file",),
     )
-    for file, count in sorted(looker.refused.items()):
+    for file, count in sorted(snapshot.refused.items()):
         refused.add_metric([file], count)
     yield from (errors, refused)

@@ -153,7 +153,11 @@ class _Server(ThreadingMixIn, WSGIServer):
         if not self.room.acquire(timeout=_PATIENCE_S):
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # the system gives no more threads
+            self.room.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Answer, and make room again."""

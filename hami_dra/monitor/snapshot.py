@@ -90,6 +90,8 @@ class Snapshot:
         works: whether each source answered, by name.
         measured_age_s: of the agent's newest measurement.
         left_out: claims that were not looked at.
+        errors: failed questions so far, by what was asked and the card's UUID, empty for none.
+        refused: files that were not believed so far, by file.
     """
 
     node: str
@@ -100,6 +102,8 @@ class Snapshot:
     works: Mapping[str, bool] = field(default_factory=dict)
     measured_age_s: float | None = None
     left_out: int = 0
+    errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
 
 
 def card_uses(cards: Iterable[CardReading], claims: Iterable[ClaimUse]) -> tuple[CardUse, ...]:

@@ -485,7 +485,9 @@ def test_processes_of_another_pid_namespace_are_not_taken_for_dead(limited: Cont
     """Their PIDs mean nothing here; only the agent can say that they are gone."""
     path = limited.claims / "one"
     text = "from tests.native.cuda import *; import sys; c = Cuda(); tell(c.alloc(800 * MIB)[0]); sys.stdin.readline()"
-    holder = limited.start([*_unshare("--pid", "--fork", "--mount-proc"), sys.executable, "-S", "-c", text])
+    holder = limited.start(
+        [*_unshare("--pid", "--fork", "--mount-proc"), sys.executable, "-S", "-c", text]
+    )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "0\n", holder.communicate()
 

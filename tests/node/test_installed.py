@@ -189,7 +189,9 @@ def test_memory_that_a_program_takes_is_seen_from_outside(bed: Bed) -> None:
 
     text = shown(bed, "metrics")
 
-    assert by(series(text, "hami_vgpu_memory_buffer_bytes"), "pod") == {"takes": 64 * 2**20}
+    noted = bed.cluster.kubectl("logs", f"daemonset/{MONITOR}", "-n", AGENT).stdout
+    buffers = by(series(text, "hami_vgpu_memory_buffer_bytes"), "pod")
+    assert buffers == {"takes": 64 * 2**20}, f"{said}\n{noted}\n{text}"
     assert by(series(text, "hami_vgpu_memory_limit_bytes"), "pod") == {"takes": 1000 * 2**20}
     refusals = by(series(text, "hami_dra_monitor_container_refusals_total"), "pod")
     assert refusals == {"takes": 1}, said
