@@ -86,6 +86,10 @@ native: $(STAMP) ## Build the native library for glibc 2.17, x86-64 and aarch64,
 native-test: $(STAMP) ## Run the tests of the native library on a fake driver.
 	@$(BIN)/pytest tests/native
 
+.PHONY: native-old-libc
+native-old-libc: $(STAMP) ## Run the native library on another C library: make native-old-libc ROOT=DIR, an image's unpacked root.
+	@$(BIN)/python -m tests.native.old_libc "$(ROOT)"
+
 .PHONY: native-bench
 native-bench: native ## Measure the native library on a fake driver: make native-bench LIBRARY=PATH compares another.
 	@$(BIN)/python -m tests.native.bench $(if $(LIBRARY),--library "$(LIBRARY)") $(ARGS)

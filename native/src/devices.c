@@ -69,6 +69,10 @@ static bool find_devices(void)
     return true;
 }
 
+/* What pthread_atfork calls: always in libc, while that is in libpthread in old ones. */
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void* owner);
+extern void* __dso_handle __attribute__((visibility("hidden")));
+
 /* In a forked child the driver is unusable, and the slot is the parent's: begin anew if the child ever gets
  * further. */
 static void after_fork(void)
@@ -97,7 +101,7 @@ static int begin(void)
     if (!HAS(cuDeviceGetCount) || DRIVER(cuDeviceGetCount)(&count) != CUDA_SUCCESS)
         return VGPU_UNKNOWN;
     if (!is_registered)
-        is_registered = pthread_atfork(NULL, NULL, after_fork) == 0;
+        is_registered = __register_atfork(NULL, NULL, after_fork, &__dso_handle) == 0;
     if (!vgpu_claims_open())
         return VGPU_FREE;
     if (!find_devices())
