@@ -48,6 +48,7 @@ _INSTALLED: Final = """\
 hami-dra is installed: new pods that ask for HAMi's resources get claims from now on.
   cards:   kubectl get resourceslices
   agents:  kubectl -n {agents} get pods -o wide     (unless left out)
+  use:     http://NODE:31995, and /metrics there for Prometheus     (unless left out)
   webhook: kubectl -n {namespace} get pods"""
 
 _STAYS: Final = """\
@@ -87,12 +88,19 @@ NodeAgent = Annotated[
         f" {DRIVER}."
     ),
 ]
+Monitor = Annotated[
+    bool,
+    typer.Option(
+        help="Run hami-dra-monitor on every node: what its cards are used for, at port 31995. Goes"
+        " with --no-node-agent."
+    ),
+]
 RuntimeClass = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="RuntimeClass of the node agent: nvidia where NVIDIA's container runtime is not the"
-        " default one.",
+        help="RuntimeClass of node agent and monitor: nvidia where NVIDIA's container runtime is"
+        " not the default one.",
     ),
 ]
 KeepNodeAgent = Annotated[
@@ -141,6 +149,7 @@ def install_command(
     namespace: Namespace = SYSTEM_NAMESPACE,
     extended_resource: ExtendedResource = False,
     node_agent: NodeAgent = True,
+    monitor: Monitor = True,
     runtime_class: RuntimeClass = "",
     context: Context = "",
     kubeconfig: Kubeconfig = None,
@@ -150,12 +159,12 @@ def install_command(
     dry_run: PrintManifests = False,
     helm_values: PrintValues = False,
 ) -> None:
-    """Install webhook and node agent in a cluster, or change what is installed.
+    """Install webhook, node agent and monitor in a cluster, or change what is installed.
 
     First what it needs and the webhook itself; when that is ready, the registration by which the
-    API server calls it; then the guard, which refuses pods that were not converted; last the agent
-    on every node. Existing pods are never touched. The registration and the guard are made from
-    the policy.
+    API server calls it; then the guard, which refuses pods that were not converted; last agent and
+    monitor on every node. Existing pods are never touched. The registration and the guard are made
+    from the policy.
     """
     choice = Choice(
         certificates=certificates,
@@ -165,6 +174,7 @@ def install_command(
         replicas=replicas,
         extended_resource=extended_resource,
         node_agent=node_agent,
+        monitor=monitor,
         runtime_class=runtime_class or None,
     )
     if helm_values:

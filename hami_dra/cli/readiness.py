@@ -12,10 +12,10 @@ import typer
 
 from hami_dra.cli.exits import NOT_ALL, fail
 from hami_dra.cli.live import Live
-from hami_dra.cli.table import plain
 from hami_dra.kube.errors import ApiError
 from hami_dra.kube.session import Session
 from hami_dra.migration import Policy
+from hami_dra.plain import plain
 from hami_dra.preflight.checks import CHECKS
 from hami_dra.preflight.collect import collect, probed_family
 from hami_dra.preflight.evidence import Hidden, Rate

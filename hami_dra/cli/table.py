@@ -3,11 +3,6 @@
 from collections.abc import Sequence
 
 
-def plain(text: str) -> str:
-    """Keep what others wrote on one line, without control characters."""
-    return "".join(each if each.isprintable() else " " for each in text)
-
-
 def table(rows: Sequence[Sequence[str]], *, gap: str = "   ") -> str:
     """Align columns; the first row is the head. No row has fewer cells than the head."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

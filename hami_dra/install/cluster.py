@@ -8,7 +8,7 @@ from typing import Final
 
 from hami_dra.install.admission import PART_OF
 from hami_dra.install.holders import holders
-from hami_dra.install.manifests import title
+from hami_dra.install.manifests import is_needed_by_pods, title
 from hami_dra.install.order import Stages
 from hami_dra.install.progress import complaints, lacks, works_at_once
 from hami_dra.kube.errors import ConflictError, NotFoundError
@@ -78,7 +78,7 @@ class Installer:
         """
         for item in stages.forwards():
             await self._discovery.path(item)
-        await self._check_unused(each for each in obsolete if each["kind"] == "DaemonSet")
+        await self._check_unused(obsolete)
         for stage in stages.in_order():
             for item in stage:
                 await self._apply(item)
@@ -104,9 +104,9 @@ class Installer:
         for item in namespaces:
             await self._await_gone(item)
 
-    async def _check_unused(self, agents: Iterable[Json]) -> None:
-        """See that no pod needs an agent to end."""
-        paths = [await self._discovery.path(each) for each in agents]
+    async def _check_unused(self, going: Iterable[Json]) -> None:
+        """See that no pod needs what goes to end."""
+        paths = [await self._discovery.path(each) for each in going if is_needed_by_pods(each)]
         if not any([await self._read(path) for path in paths]):
             return
         if found := await holders(self.session):

@@ -29,6 +29,9 @@ DIGEST_ANNOTATION: Final = "hami-dra.io/policy-sha256"
 AGENT: Final = "hami-dra-node"
 """Name of every object of the node agent, its namespace included."""
 
+MONITOR: Final = "hami-dra-monitor"
+"""Name of every object of the monitor, which lives in the agent's namespace."""
+
 _WORKLOADS: Final = ("Deployment", "DaemonSet")
 
 
@@ -51,7 +54,8 @@ class Choice:
         replicas: instead of two.
         extended_resource: whether the DeviceClass stands for the legacy resource too (ruling 29).
         node_agent: whether cards come from our own agent on every node.
-        runtime_class: of the agent's pods; where NVIDIA's runtime is not the default one.
+        monitor: whether a monitor shows what the agent of each node gave away.
+        runtime_class: of agents and monitors; where NVIDIA's runtime is not the default one.
     """
 
     certificates: Certificates = Certificates.SELF_SIGNED
@@ -61,6 +65,7 @@ class Choice:
     replicas: int | None = None
     extended_resource: bool = False
     node_agent: bool = True
+    monitor: bool = True
     runtime_class: str | None = None
 
 
@@ -106,9 +111,15 @@ def everything(namespace: str, *, node_agent: bool = True) -> list[Json]:
     found = {
         (title(each), each["metadata"].get("namespace")): each
         for mode in Certificates
-        for each in objects(Choice(certificates=mode, namespace=namespace, node_agent=node_agent))
+        for each in objects(Choice(certificates=mode, namespace=namespace))
+        if node_agent or each["metadata"]["name"] != AGENT
     }
     return list(found.values())
+
+
+def is_needed_by_pods(item: Json) -> bool:
+    """Tell whether pods that hold cards could not end without an object: the agents."""
+    return identity(item) == ("DaemonSet", AGENT)
 
 
 def other_choices(found: Sequence[Json], namespace: str) -> list[Json]:
@@ -127,9 +138,10 @@ def secrets(namespace: str) -> list[Json]:
 
 
 def _with_agent(found: list[Json], choice: Choice) -> list[Json]:
-    """Return objects with the agent as it was chosen, or without it."""
-    if not choice.node_agent:
-        return [each for each in found if each["metadata"]["name"] != AGENT]
+    """Return objects with agent and monitor as chosen, or without; none shows what is not ours."""
+    left_out = () if choice.node_agent else (AGENT, MONITOR)
+    left_out = left_out if choice.monitor else (*left_out, MONITOR)
+    found = [each for each in found if each["metadata"]["name"] not in left_out]
     if (name := choice.runtime_class) is not None:
         _change(found, "DaemonSet", lambda item: _set_runtime_class(item, name))
     return found

@@ -2,14 +2,15 @@
 
 Forwards: what the webhook stands on, the webhook, then what makes the API server call it, then
 what makes it refuse pods that were not converted, and the agents last: one node's trouble delays no
-pod of another. Backwards: agents go first, since those that stay could not be told of any more, and
-refusing ends next.
+pod of another. Who shows what agents did comes after them. Backwards: agents go first, since those
+that stay could not be told of any more, and refusing ends next.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hami_dra.install.manifests import is_needed_by_pods
 from hami_dra.migration import Json
 
 _WORKLOADS: Final = ("Deployment",)
@@ -28,7 +29,7 @@ class Stages:
         workloads: what must be ready before anything below.
         registrations: by these the API server calls the workloads.
         guards: by these it refuses pods, and slices of foreign nodes.
-        agents: these serve the cards of nodes.
+        agents: these serve the cards of nodes, and after them those that show what they did.
     """
 
     base: tuple[Json, ...]
@@ -61,7 +62,9 @@ def stages(objects: Sequence[Json]) -> Stages:
         workloads=_of_kinds(objects, _WORKLOADS),
         registrations=_of_kinds(objects, _REGISTRATIONS),
         guards=_of_kinds(objects, _GUARDS),
-        agents=_of_kinds(objects, _AGENTS),
+        agents=tuple(
+            sorted(_of_kinds(objects, _AGENTS), key=lambda each: not is_needed_by_pods(each))
+        ),
     )
 
 

@@ -39,6 +39,7 @@ _WHOLE: Final = 100
 _IMAGE: Final = re.compile(r"^\s*image: (\S+)", re.MULTILINE)
 _USE_UUID: Final = "nvidia.com/use-gpuuuid"
 _COLUMNS: Final = ("POD", "ASKED FOR", "NODE", "CARD", "MODEL", "MEMORY", "CORES", "TENANTS")
+_SHOWN: Final = "hami_vgpu_memory_limit_bytes"
 _SEEN: Final = ("POD", "ITS CONTAINER SEES", "WHAT IT MAY USE")
 
 
@@ -90,6 +91,8 @@ def demo(
         examples = webhook.manifests() / "examples"
         if real:
             demo_node.have_images(real, images(examples))
+            monitor = demo_node.start_monitor(real, NODES[REAL])
+            clock.say(f"{REAL} shows what its cards are used for: {monitor}")
         clock.say("applying manifests/examples, unmodified")
         shown.cluster.kubectl("apply", "-f", str(examples))
         clock.say(f"waiting until all {_PODS} pods are scheduled")
@@ -99,6 +102,8 @@ def demo(
         if real:
             rows = [_seen_row(shown.cluster, pod) for pod in pods if _is_on(pod, REAL)]
             print(table([_SEEN, *rows], gap="  "), flush=True)
+            limits = demo_node.shown(monitor, _SHOWN)
+            print("\n".join((f"{monitor}/metrics", *limits)), end="\n\n", flush=True)
         clock.say("done")
         wrong = list(differences(pods, shares))
         if keep:

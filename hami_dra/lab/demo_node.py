@@ -1,5 +1,6 @@
 """The demo's real node: its pods run, and show what their containers see. Needs root."""
 
+import urllib.request
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Final
@@ -8,10 +9,12 @@ from hami_dra.lab.cluster import Cluster
 from hami_dra.lab.failure import LabError
 from hami_dra.lab.image import write_image
 from hami_dra.lab.nodes import add_node, remove_node
+from hami_dra.lab.ports import LOOPBACK, free_port
 from hami_dra.lab.realnode import RealNode, real_node, why_not
 from hami_dra.lab.scene import Scene
 from hami_dra.lab.wait import until
 
+_MONITOR_PORT: Final = 31995  # as on a node of a cluster
 _LIMITS: Final = ("CUDA_DEVICE_MEMORY_LIMIT_", "CUDA_DEVICE_SM_LIMIT_")
 _END: Final = "END"
 _TELL: Final = f"env | grep CUDA_; ls -d /run/vgpu/claims/*; echo {_END}; exec sleep 1000000"
@@ -50,7 +53,8 @@ def node(
 def _running(scene: Scene, name: str, cards: Mapping[str, int]) -> Iterator[RealNode]:
     [(profile, count)] = cards.items()
     with real_node(scene.cluster, scene.api, name) as found:
-        found.start_agent("--profile", profile, "--count", str(count))
+        simulated = ("--profile", profile, "--count", str(count))
+        found.start_agent(*simulated)
         query = {"fieldSelector": f"spec.nodeName={name}"}
         until(
             lambda: scene.api.list("resourceslices", query=query),
@@ -58,6 +62,25 @@ def _running(scene: Scene, name: str, cards: Mapping[str, int]) -> Iterator[Real
             timeout_s=60,
         )
         yield found
+
+
+def start_monitor(found: RealNode, cards: Mapping[str, int]) -> str:
+    """Start the monitor of a node; return where it shows."""
+    port = free_port(_MONITOR_PORT)
+    [(profile, count)] = cards.items()
+    found.start_monitor(port, "--profile", profile, "--count", str(count))
+    return f"http://{LOOPBACK}:{port}"
+
+
+def shown(url: str, name: str) -> list[str]:
+    """Return the series of one metric, as the monitor at an address shows them."""
+
+    def scraped() -> list[str]:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:  # noqa: S310 - ours
+            text: str = answer.read().decode()
+        return [line for line in text.splitlines() if line.startswith(f"{name}{{")]
+
+    return until(scraped, what=f"{url} shows {name}", tolerate=(OSError,))
 
 
 def have_images(found: RealNode, names: Collection[str]) -> None:

@@ -24,6 +24,11 @@ def free_ports(count: int) -> tuple[int, ...]:
     return tuple(chosen)
 
 
+def free_port(wanted: int) -> int:
+    """Return a port that is free now, the wanted one if it is."""
+    return wanted if _is_free(wanted) else free_ports(1)[0]
+
+
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         # As servers do: a port in TIME_WAIT is free.

@@ -24,7 +24,7 @@ from hami_dra.lab.failure import LabError
 from hami_dra.lab.image import write_image
 from hami_dra.lab.lock import is_locked, locked
 from hami_dra.lab.nodeconfig import NodeLayout
-from hami_dra.lab.ports import free_ports
+from hami_dra.lab.ports import LOOPBACK, free_ports
 from hami_dra.lab.process import Process
 from hami_dra.lab.wait import until
 
@@ -34,6 +34,7 @@ IMAGE: Final = "hami-dra.io/probe:1"
 CONTAINERD: Final = "containerd"
 KUBELET: Final = "real-kubelet"
 AGENT: Final = "agent"
+MONITOR: Final = "monitor"
 _NAMESPACE: Final = "namespace"
 
 # The path of the device plugins' socket is a constant of the kubelet.
@@ -130,6 +131,14 @@ class RealNode:
             *("--address", "127.0.0.1", "--port", "0", "--log-format", "text"),
         ]
         return self.start(name, [sys.executable, "-m", "hami_dra.node", "run", *given, *arguments])
+
+    def start_monitor(self, port: int, *arguments: str) -> Process:
+        """Start the product's monitor on the node, on the loopback of the host."""
+        given = [
+            *("--name", self.name, "--devices", "simulated", "--log-format", "text"),
+            *("--address", LOOPBACK, "--port", str(port)),
+        ]
+        return self.start(MONITOR, [sys.executable, "-m", "hami_dra.monitor", *given, *arguments])
 
     def await_ready(self, api: Api) -> None:
         """Wait until the kubelet says that the node is ready, and let pods on it."""

@@ -18,9 +18,10 @@ from hami_dra.node import settings as setting
 from hami_dra.node.agent import Agent
 from hami_dra.node.backend import BackendError
 from hami_dra.node.choose import choose_backend
-from hami_dra.node.settings import PREFIX, Settings, SettingsError
+from hami_dra.node.settings import PREFIX, Settings
 from hami_dra.node.sockets import SocketPathError
 from hami_dra.node.turns import SecondAgentError
+from hami_dra.variables import SettingsError, add_flags
 
 _OK: Final = 0
 _FAILED: Final = 1
@@ -67,11 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     for name, text, left_out in (("run", run, frozenset[str]()), ("check", check, _RUN_ONLY)):
         command = commands.add_parser(name, description=text, help=text, allow_abbrev=False)
-        for each, what in setting.described().items():
-            if each not in left_out:
-                flag = f"--{each.replace('_', '-')}"
-                variable = f"[env: {PREFIX}{each.upper()}]"
-                command.add_argument(flag, metavar="VALUE", help=f"{what.meaning} {variable}")
+        shown = {key: what for key, what in setting.described().items() if key not in left_out}
+        add_flags(command, shown, PREFIX)
     return parser
 
 

@@ -28,6 +28,8 @@ _GENERATION_OFFSET: Final = 16
 _FLAGS_OFFSET: Final = 24
 _FEED_OFFSET: Final = 48
 _MEASURED_OFFSET: Final = 56
+_HEADER_BYTES: Final = 64
+_TRIES: Final = 5
 _CONTROL_MODE: Final = 0o644
 _USAGE_MODE: Final = 0o666
 
@@ -94,6 +96,25 @@ def update(path: Path, control: Control) -> Control:
         return after
 
 
+def read_control(path: Path) -> Control:
+    """Read the limits of a claim, and what was measured of it, while the agent may be writing.
+
+    Raises:
+        DamagedFileError: if what stands there is no control file.
+        OSError: if it cannot be opened.
+    """
+    with _opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+        _check_kind(descriptor, path, CONTROL_BYTES)
+        for _ in range(_TRIES):
+            data = _read(descriptor, CONTROL_BYTES)
+            if _sequences(data) == _sequences(_read(descriptor, _HEADER_BYTES)) and not any(
+                number % 2 for number in _sequences(data)
+            ):
+                break
+        # Whoever writes all the time, or died over it: each number is valid by itself.
+        return decode_control(data)
+
+
 def read_usage(path: Path, device_count: int) -> tuple[ProcessUsage, ...]:
     """Read the live processes of a claim from its `usage`.
 
@@ -106,13 +127,24 @@ def read_usage(path: Path, device_count: int) -> tuple[ProcessUsage, ...]:
         OSError: if it cannot be opened.
     """
     with _opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size != USAGE_BYTES:
-            raise DamagedFileError(
-                f"found {stat.filemode(found.st_mode)} of {found.st_size} bytes at {path}, "
-                f"expected a regular file of {USAGE_BYTES}"
-            )
+        _check_kind(descriptor, path, USAGE_BYTES)
         return decode_usage(_read(descriptor, USAGE_BYTES), device_count)
+
+
+def _check_kind(descriptor: int, path: Path, size: int) -> None:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+        raise DamagedFileError(
+            f"found {stat.filemode(found.st_mode)} of {found.st_size} bytes at {path}, "
+            f"expected a regular file of {size}"
+        )
+
+
+def _sequences(data: bytes) -> tuple[int, ...]:
+    """Return generation and feed sequence; none for a file that ends before them."""
+    if len(data) < _HEADER_BYTES:
+        return ()
+    return tuple(_NUMBER.unpack_from(data, at)[0] for at in (_GENERATION_OFFSET, _FEED_OFFSET))
 
 
 def _following(sequence: int) -> int:
@@ -136,10 +168,10 @@ def _opened(path: Path | str, flags: int) -> Iterator[int]:
 
 def _read(descriptor: int, size: int) -> bytes:
     # A file may shrink or grow under a reader; what was read decides, and its length is checked.
-    data = bytearray()
+    data = os.pread(descriptor, size, 0)
     while len(data) < size and (piece := os.pread(descriptor, size - len(data), len(data))):
         data += piece
-    return bytes(data)
+    return data
 
 
 def _write(descriptor: int, data: bytes, offset: int) -> None:

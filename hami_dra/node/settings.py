@@ -1,32 +1,27 @@
-"""How an agent runs on its node: environment and flags.
+"""How an agent runs on its node: environment and flags."""
 
-Read with the standard library alone: an agent runs on every node and must be back within a second,
-and the models that read the webhook's settings take a third of its memory and of its start.
-"""
-
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Final
 
 from hami_dra.logs import LogFormat
 from hami_dra.migration.names import DRIVER
 from hami_dra.node.limits import CorePolicy
+from hami_dra.variables import (
+    Described,
+    absolute,
+    choice,
+    fields,
+    level,
+    number,
+    object_name,
+    read_values,
+    switch,
+)
 
 PREFIX: Final = "HAMI_DRA_NODE_"
-
-Reader = Callable[[str], object]
-"""Read a value that a person wrote.
-
-Raises:
-    ValueError: if it is none; the text says what is expected.
-"""
-
-
-class SettingsError(ValueError):
-    """A setting is missing or wrong; the text names it and what is expected."""
 
 
 class Devices(StrEnum):
@@ -46,64 +41,11 @@ class CdiMode(StrEnum):
     OWN = "own"
 
 
-def _number(least: int, most: int) -> Reader:
-    def read(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
-            raise ValueError(f"expected a number from {least} to {most}")
-        return int(text)
-
-    return read
-
-
-def _choice(kind: type[StrEnum]) -> Reader:
-    def read(text: str) -> StrEnum:
-        if text not in set(kind):
-            raise ValueError(f"expected one of {', '.join(kind)}")
-        return kind(text)
-
-    return read
-
-
-def _absolute(text: str) -> Path:
-    path = Path(text)
-    if not path.is_absolute():
-        raise ValueError(
-            "expected an absolute path: kubelet and container runtime are told the same ones"
-        )
-    return path
-
-
-def _name(text: str) -> str:
-    if not 0 < len(text) <= 253:  # noqa: PLR2004 - of any object
-        raise ValueError("expected 1 to 253 characters")
-    return text
-
-
-def _switch(text: str) -> bool:
-    if text not in {"true", "false"}:
-        raise ValueError("expected true or false")
-    return text == "true"
-
-
 def _core_policy(text: str) -> CorePolicy:
     known = {policy.name.lower(): policy for policy in CorePolicy}
     if text not in known:
         raise ValueError(f"expected one of {', '.join(known)}")
     return known[text]
-
-
-def _level(text: str) -> str:
-    if text not in {"debug", "info", "warning", "error"}:
-        raise ValueError("expected one of debug, info, warning, error")
-    return text
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """Says of a setting how its text is read and what it means."""
-
-    read: Reader
-    meaning: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +55,8 @@ class Settings:
     name: Annotated[
         str,
         Described(
-            _name, "Name of this node's Node object. In a pod: the downward API's spec.nodeName."
+            object_name,
+            "Name of this node's Node object. In a pod: the downward API's spec.nodeName.",
         ),
     ]
     driver: Annotated[
@@ -122,33 +65,33 @@ class Settings:
     devices: Annotated[
         Devices,
         Described(
-            _choice(Devices),
+            choice(Devices),
             "nvml: the NVIDIA cards of this node. simulated: cards that do not exist, for trying"
             " things out; refused where real ones exist. auto: real ones if there are any, and"
             " none otherwise.",
         ),
     ] = Devices.AUTO
     profile: Annotated[str, Described(str, "Model of simulated cards.")] = "a100-80g"
-    count: Annotated[int, Described(_number(0, 64), "Number of simulated cards.")] = 1
+    count: Annotated[int, Described(number(0, 64), "Number of simulated cards.")] = 1
     split_count: Annotated[
         int,
-        Described(_number(1, 100), "How many tenants one card may have, HAMi's deviceSplitCount."),
+        Described(number(1, 100), "How many tenants one card may have, HAMi's deviceSplitCount."),
     ] = 10
     kubelet_directory: Annotated[
         Path,
         Described(
-            _absolute,
+            absolute,
             "The kubelet's root directory, with the same path inside and outside of the container.",
         ),
     ] = Path("/var/lib/kubelet")
     cdi_directory: Annotated[
         Path,
-        Described(_absolute, "A directory in which the container runtime looks for CDI files."),
+        Described(absolute, "A directory in which the container runtime looks for CDI files."),
     ] = Path("/var/run/cdi")
     cdi_mode: Annotated[
         CdiMode,
         Described(
-            _choice(CdiMode),
+            choice(CdiMode),
             "toolkit: ask nvidia-ctk. spec: read the CDI spec that it made on the host. own: list"
             " the driver's files without it. auto: the first of these that works. Simulated cards"
             " need none.",
@@ -157,7 +100,7 @@ class Settings:
     driver_root: Annotated[
         Path,
         Described(
-            _absolute,
+            absolute,
             "Below which the agent finds NVIDIA's driver, such as /run/nvidia/driver; for"
             " --cdi-mode own.",
         ),
@@ -165,13 +108,13 @@ class Settings:
     host_driver_root: Annotated[
         Path | None,
         Described(
-            _absolute, "The same directory as the container runtime sees it. Default: the same."
+            absolute, "The same directory as the container runtime sees it. Default: the same."
         ),
     ] = None
     run_directory: Annotated[
         Path,
         Described(
-            _absolute,
+            absolute,
             "Where the files of claims lie until the next boot, with the same path inside and"
             " outside.",
         ),
@@ -203,7 +146,7 @@ class Settings:
     allow_disable: Annotated[
         bool,
         Described(
-            _switch,
+            switch,
             "true or false: whether a container may lift its own limits, as HAMi lets it, by"
             " CUDA_DISABLE_CONTROL=true or by annotations of its claim.",
         ),
@@ -215,13 +158,13 @@ class Settings:
     port: Annotated[
         int,
         Described(
-            _number(0, 65535),
+            number(0, 65535),
             "TCP port for probes and metrics: /healthz, /readyz, /metrics. 0 lets the system"
             " choose.",
         ),
     ] = 8080
     account: Annotated[
-        Path, Described(_absolute, "The pod's service account: token and ca.crt.")
+        Path, Described(absolute, "The pod's service account: token and ca.crt.")
     ] = Path("/var/run/secrets/kubernetes.io/serviceaccount")
     kubeconfig: Annotated[
         Path | None,
@@ -236,14 +179,12 @@ class Settings:
     ] = None
     log_format: Annotated[
         LogFormat,
-        Described(
-            _choice(LogFormat), "json, text, or auto: text on a terminal and JSON elsewhere."
-        ),
+        Described(choice(LogFormat), "json, text, or auto: text on a terminal and JSON elsewhere."),
     ] = LogFormat.AUTO
     log_level: Annotated[
         str,
         Described(
-            _level, "The least severe lines to write; every call for a claim is one line at info."
+            level, "The least severe lines to write; every call for a claim is one line at info."
         ),
     ] = "info"
 
@@ -260,8 +201,7 @@ class Settings:
 
 def described() -> Mapping[str, Described]:
     """Return what can be set, by name."""
-    hints = get_type_hints(Settings, include_extras=True)
-    return {name: hint.__metadata__[0] for name, hint in hints.items()}
+    return fields(Settings)
 
 
 def read(environ: Mapping[str, str], flags: Mapping[str, str]) -> Settings:
@@ -270,15 +210,4 @@ def read(environ: Mapping[str, str], flags: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: if one is missing or wrong.
     """
-    values: dict[str, Any] = {}
-    for name, setting in described().items():
-        text = flags.get(name, environ.get(f"{PREFIX}{name.upper()}") or None)
-        if text is None:
-            continue
-        try:
-            values[name] = setting.read(text)
-        except ValueError as error:
-            raise SettingsError(f"{name}: found {text!r:.200}, {error}") from None
-    if "name" not in values:
-        raise SettingsError(f"name: found none, expected --name or {PREFIX}NAME")
-    return Settings(**values)
+    return Settings(**read_values(described(), (PREFIX,), environ, flags))

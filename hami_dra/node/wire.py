@@ -1,15 +1,13 @@
 """The kubelet's protocols on the wire: plugin registration, DRA and device health.
 
-Message classes are built at import from the field numbers of the kubelet's API, in a pool of their
-own: generated code would fail at import when it and the installed protobuf drift apart, and the
-health service's package is plainly `v1`, which others use too. Nothing outside this module sees a
-protobuf message. Source: k8s.io/kubelet, pkg/apis/{pluginregistration,dra,dra-health}.
+Message classes are built at import from the field numbers of the kubelet's API. Nothing outside
+this module sees a protobuf message. Source: k8s.io/kubelet,
+pkg/apis/{pluginregistration,dra,dra-health}.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from hami_dra.node.messages import (
@@ -21,13 +19,11 @@ from hami_dra.node.messages import (
     PreparedDevice,
     RegistrationStatus,
 )
+from hami_dra.node.protos import Messages, classes
 
 _LONGEST_MESSAGE: Final = 1024  # of a device's health
-_Field = descriptor_pb2.FieldDescriptorProto
-_PACKAGE: Final = "hamidra"
 
-# Name, number, type (a letter, or a message's name), and whether it is repeated or optional.
-_MESSAGES: Final[Mapping[str, tuple[tuple[str, int, str, str], ...]]] = {
+_MESSAGES: Final[Messages] = {
     "Empty": (),
     "PluginInfo": (
         ("type", 1, "string", ""),
@@ -65,12 +61,6 @@ _MESSAGES: Final[Mapping[str, tuple[tuple[str, int, str, str], ...]]] = {
         ("message", 5, "string", ""),
     ),
     "HealthResponse": (("devices", 1, "DeviceHealth", "repeated"),),
-}
-_TYPES: Final = {
-    "string": _Field.TYPE_STRING,
-    "bool": _Field.TYPE_BOOL,
-    "int32": _Field.TYPE_INT32,
-    "int64": _Field.TYPE_INT64,
 }
 
 
@@ -216,43 +206,7 @@ def _device(device: PreparedDevice) -> dict[str, object]:
     return fields if device.share_id is None else {**fields, "share_id": device.share_id}
 
 
-def _build() -> Mapping[str, Any]:
-    """Make a class of each message."""
-    file = descriptor_pb2.FileDescriptorProto(
-        name="hami_dra/node/wire.proto", package=_PACKAGE, syntax="proto3"
-    )
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for field, number, kind, mark in fields:
-            _add_field(message, field, number, kind, mark)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-        for name in _MESSAGES
-    }
-
-
-def _add_field(
-    message: descriptor_pb2.DescriptorProto, name: str, number: int, kind: str, mark: str
-) -> None:
-    is_repeated = mark == "repeated"
-    field = message.field.add(
-        name=name,
-        number=number,
-        label=_Field.LABEL_REPEATED if is_repeated else _Field.LABEL_OPTIONAL,
-        type=_TYPES.get(kind, _Field.TYPE_MESSAGE),
-    )
-    if kind not in _TYPES:
-        field.type_name = f".{_PACKAGE}.{kind}"
-    if mark == "optional":
-        # Presence in proto3 is a union of one member.
-        message.oneof_decl.add(name=f"_{name}")
-        field.proto3_optional = True
-        field.oneof_index = len(message.oneof_decl) - 1
-
-
-_CLASSES: Final = _build()
+_CLASSES: Final = classes("hami_dra/node/wire.proto", _MESSAGES)
 
 
 def _bytes(message: str, /, **fields: object) -> bytes:

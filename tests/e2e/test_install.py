@@ -97,7 +97,9 @@ def test_pods_are_converted_as_soon_as_the_command_has_ended(site: Site) -> None
             said, noted = command.communicate(timeout=PATIENCE_S)
             assert command.returncode == 0, noted
             assert "deployment.apps/hami-dra-webhook created" in said
-            assert "daemonset.apps/hami-dra-node created" in said.splitlines()[-5]
+            agent, monitor = said.splitlines()[-7:-5]
+            assert "daemonset.apps/hami-dra-node created" in agent
+            assert "daemonset.apps/hami-dra-monitor created" in monitor
             assert "nobody has written the caBundle of pods.hami-dra.io yet" in noted
             site.point_to(url)
             webhook.await_registered(site.api, "default")
@@ -208,6 +210,21 @@ def test_without_cert_manager_nothing_is_changed(site: Site) -> None:
     assert done.exit_code == 1
     assert "serves no Issuer of cert-manager.io/v1" in done.stderr
     assert {each for each in site.everything() - before if "hami" in each} == set()
+
+
+def test_a_port_of_the_nodes_that_is_taken_is_told_before_pods_are_concerned(site: Site) -> None:
+    taken = ("create", "service", "nodeport", "taken", "--tcp=80", "--node-port=31995")
+    site.cluster.kubectl(*taken, "-n", "default")
+    try:
+        done = site.run("install", "--no-wait")
+
+        assert done.exit_code == 1
+        assert "31995" in done.stderr
+        assert "already allocated" in done.stderr
+        assert site.api.find(HOOKS, NAME) is None
+        assert "daemonset.apps/hami-dra-node created" in site.install("--no-monitor")
+    finally:
+        site.cluster.kubectl("delete", "service", "taken", "-n", "default")
 
 
 def test_what_somebody_else_set_is_taken_only_when_told(site: Site) -> None:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import hami_dra
 from hami_dra.cli.app import app
-from hami_dra.install.manifests import AGENT
+from hami_dra.install.manifests import AGENT, MONITOR
 from hami_dra.migration import Json
 from tests.manifests.test_manifests import OLD, Identity, by_identity, overlay
 from tests.tools import helm, manifests
@@ -85,6 +85,8 @@ def test_a_policy_without_what_fits_it_is_refused(tmp_path: Path) -> None:
         ("logLevel=loud", "logLevel"),
         ("networkPolicy.enabled=maybe", "enabled"),
         ("nodeAgent.settings.DEVICES=nvml", "DEVICES"),
+        ("monitor.nodePort=-1", "nodePort"),
+        ("monitor.settings.PORT=1", "PORT"),
     ],
 )
 def test_a_wrong_value_is_named(value: str, said: str) -> None:
@@ -173,6 +175,58 @@ def test_without_the_agent_nothing_of_it_is_rendered() -> None:
     text = template("--set=nodeAgent.enabled=false")
 
     assert AGENT not in text
+    assert MONITOR not in text, "which would show nothing"
+
+
+def test_every_value_of_the_monitor_arrives() -> None:
+    monitor = {
+        "nodePort": 30001,
+        "legacyMetrics": True,
+        "settings": {"HAMI_DRA_MONITOR_LOG_LEVEL": "debug"},
+        "resources": {"limits": {"memory": "1Gi"}},
+    }
+    agent = {"nodeSelector": {"gpu": "on"}, "affinity": {"nodeAffinity": {}}}
+    values = {
+        "image": {"tag": "x"},
+        "imagePullSecrets": [{"name": "pull"}],
+        "nodeAgent": {**agent, "settings": {"HAMI_DRA_NODE_COUNT": 2}},
+        "networkPolicy": {"enabled": False},
+        "monitor": monitor,
+    }
+
+    found = rendered("--set-json", json.dumps(values))
+
+    assert found["ConfigMap", AGENT, MONITOR]["data"] == {
+        "HAMI_DRA_MONITOR_LEGACY_METRICS": "true",
+        "HAMI_DRA_MONITOR_LOG_LEVEL": "debug",
+    }
+    [port] = found["Service", AGENT, MONITOR]["spec"]["ports"]
+    assert port["nodePort"] == 30001
+    template = found["DaemonSet", AGENT, MONITOR]["spec"]["template"]
+    assert "hami-dra.io/settings-sha256" in template["metadata"]["annotations"]
+    pod = template["spec"]
+    assert pod["nodeSelector"] == {"gpu": "on", "kubernetes.io/os": "linux"}
+    assert pod["affinity"] == agent["affinity"]
+    assert pod["imagePullSecrets"] == values["imagePullSecrets"]
+    [container] = pod["containers"]
+    assert container["image"] == "hami-dra:x"
+    assert container["resources"] == monitor["resources"]
+    assert ("NetworkPolicy", AGENT, MONITOR) not in found
+
+
+def test_a_monitor_without_a_port_of_the_nodes_is_reached_inside_of_the_cluster() -> None:
+    spec = rendered("--set=monitor.nodePort=0")["Service", AGENT, MONITOR]["spec"]
+
+    assert spec["type"] == "ClusterIP"
+    assert "externalTrafficPolicy" not in spec
+    assert "nodePort" not in spec["ports"][0]
+
+
+def test_without_the_monitor_nothing_of_it_is_rendered() -> None:
+    text = template("--set=monitor.enabled=false")
+
+    assert MONITOR not in text
+    assert AGENT in text
 
 
 @pytest.mark.parametrize("mode", ["self-signed", "cert-manager"])

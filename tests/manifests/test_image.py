@@ -90,7 +90,13 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.tools
 def test_the_image_holds_working_commands_and_the_manifests(image: Path) -> None:
-    for command in ("hami-dra", "hami-dra-webhook", "hami-dra-certs", "hami-dra-node"):
+    for command in (
+        "hami-dra",
+        "hami-dra-webhook",
+        "hami-dra-certs",
+        "hami-dra-node",
+        "hami-dra-monitor",
+    ):
         assert "usage:" in said_by(image, command, "--help").lower()
 
     printed = said_by(image, "hami-dra", "install", "--dry-run")

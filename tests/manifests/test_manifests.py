@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from hami_dra.install.admission import PolicyText
-from hami_dra.install.manifests import AGENT, Certificates, Choice, objects
+from hami_dra.install.manifests import AGENT, MONITOR, Certificates, Choice, objects
 from hami_dra.kube.templates import MemoryTemplates
 from hami_dra.migration import Json, Policy
+from hami_dra.monitor.settings import read as read_monitor_settings
 from hami_dra.node.settings import read as read_agent_settings
 from tests.tools import manifests
 from tests.tools.manifests import ROOT
@@ -87,7 +88,9 @@ def test_another_policy_reaches_everything_that_must_fit_it() -> None:
 
     found = by_identity(objects(Choice(policy=PolicyText(text, policy), replicas=3, image="x:y")))
 
-    by_kind = {kind: item for (kind, _, name), item in found.items() if name != AGENT}
+    by_kind = {
+        kind: item for (kind, _, name), item in found.items() if name not in {AGENT, MONITOR}
+    }
     [hook] = by_kind["MutatingWebhookConfiguration"]["webhooks"]
     [validation] = by_kind["ValidatingAdmissionPolicy"]["spec"]["validations"]
     for expression in (hook["matchConditions"][0]["expression"], validation["expression"]):
@@ -123,7 +126,7 @@ def test_another_namespace_is_meant_everywhere(certificates: Certificates) -> No
     assert written["data"] == {"policy.yaml": "# hami-dra-system\n"}
     others = [item for item in found if item is not written]
     assert "hami-dra-system" not in str(others)
-    mine = [item for item in found if item["metadata"]["name"] != AGENT]
+    mine = [item for item in found if item["metadata"]["name"] not in {AGENT, MONITOR}]
     assert {item["metadata"].get("namespace", "gpu") for item in mine} == {"gpu"}
 
 
@@ -132,9 +135,10 @@ def webhook_pod(certificates: Certificates) -> Json:
     return pod
 
 
-def template_of(kind: str, choice: Choice) -> Json:
-    """Return the pods of the only workload of a kind."""
-    [workload] = [item for item in objects(choice) if item["kind"] == kind]
+def template_of(kind: str, choice: Choice, name: str | None = None) -> Json:
+    """Return the pods of a workload: of this name, or the only one of its kind."""
+    of_kind = [item for item in objects(choice) if item["kind"] == kind]
+    [workload] = [item for item in of_kind if name in {None, item["metadata"]["name"]}]
     template: Json = workload["spec"]["template"]
     return template
 
@@ -154,7 +158,7 @@ def test_the_webhook_understands_its_arguments(certificates: Certificates) -> No
 
 
 def test_the_agent_understands_its_arguments_and_has_its_directories() -> None:
-    template = template_of("DaemonSet", Choice())
+    template = template_of("DaemonSet", Choice(), AGENT)
     [container] = template["spec"]["containers"]
     pairs = (argument.removeprefix("--").split("=") for argument in container["args"])
     arguments = {name.replace("-", "_"): value for name, value in pairs}
@@ -174,7 +178,7 @@ def test_the_agent_understands_its_arguments_and_has_its_directories() -> None:
 
 def test_the_agent_has_the_rights_of_its_manifest_and_no_others() -> None:
     """NVML names processes by the node's ids, and whose they are is not for everybody to see."""
-    pod = template_of("DaemonSet", Choice())["spec"]
+    pod = template_of("DaemonSet", Choice(), AGENT)["spec"]
     [container] = pod["containers"]
 
     assert pod["hostPID"] is True
@@ -185,6 +189,56 @@ def test_the_agent_has_the_rights_of_its_manifest_and_no_others() -> None:
     assert library == set(), (
         "a variable of the pod would win over the ConfigMap; the image names it"
     )
+
+
+def test_the_monitor_understands_its_arguments_and_only_reads() -> None:
+    template = template_of("DaemonSet", Choice(), MONITOR)
+    [container] = template["spec"]["containers"]
+    pairs = (argument.removeprefix("--").split("=") for argument in container["args"])
+    arguments = {name.replace("-", "_"): value for name, value in pairs}
+
+    settings = read_monitor_settings({}, {"name": "node", **arguments})
+
+    assert settings.port == container["ports"][0]["containerPort"]
+    assert template["metadata"]["annotations"]["prometheus.io/port"] == str(settings.port)
+    outside = {each["name"]: each["hostPath"]["path"] for each in template["spec"]["volumes"]}
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert outside == mounts
+    assert set(map(Path, mounts.values())) == {
+        settings.pod_resources.parent,
+        settings.run_directory,
+    }
+    assert all(each["readOnly"] for each in container["volumeMounts"])
+
+
+def test_the_monitor_has_no_right_no_token_and_no_capability() -> None:
+    """Its account is bound by nothing, and what is in its pod could do nothing with it."""
+    found = objects(Choice())
+    pod = template_of("DaemonSet", Choice(), MONITOR)["spec"]
+    [container] = pod["containers"]
+    account = ("ServiceAccount", "hami-dra-node", MONITOR)
+
+    assert pod["serviceAccountName"] == MONITOR
+    assert by_identity(found)[account]["automountServiceAccountToken"] is False
+    bindings = [item for item in found if item["kind"].endswith("RoleBinding")]
+    assert MONITOR not in {each["name"] for item in bindings for each in item["subjects"]}
+    assert pod["automountServiceAccountToken"] is False
+    assert not {"hostPID", "hostNetwork", "hostIPC"} & pod.keys()
+    security = container["securityContext"]
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert security["readOnlyRootFilesystem"] is True
+    assert "privileged" not in security
+
+
+def test_each_node_shows_itself_at_one_port() -> None:
+    found = by_identity(objects(Choice()))
+
+    spec = found["Service", "hami-dra-node", MONITOR]["spec"]
+
+    assert (spec["type"], spec["externalTrafficPolicy"]) == ("NodePort", "Local")
+    assert [port["nodePort"] for port in spec["ports"]] == [31995]
+    template = template_of("DaemonSet", Choice(), MONITOR)
+    assert spec["selector"].items() <= template["metadata"]["labels"].items()
 
 
 def test_the_patch_of_the_page_gives_the_agent_nvml(tmp_path: Path) -> None:

@@ -254,23 +254,37 @@ def pod(name: str, *containers: Json, init: Sequence[Json] = (), **more: object)
     return {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec}
 
 
+def computing(bed: Bed, name: str, program: str, *, uuids: str = "", **limits: str) -> Json:
+    """Write a pod that runs a C program on the fake driver.
+
+    Args:
+        bed: where.
+        name: of the pod and of the program.
+        program: its text.
+        uuids: of the fake driver's cards, with commas between; empty for its own.
+        **limits: in legacy words.
+    """
+    folder = bed.cluster.directory / "driver"
+    built = build()
+    shutil.copytree(built.fake, folder, dirs_exist_ok=True)
+    built.compile(folder / name, program, f"-L{folder}", "-l:libcuda.so.1")
+    asking = container(command=f"exec /driver/{name} 2>&1", **limits)
+    asking["volumeMounts"] = [{"name": "driver", "mountPath": "/driver"}]
+    variables = {"LD_LIBRARY_PATH": "/driver", "VGPU_FAKE_STATE": f"/driver/{name}.state"}
+    if uuids:
+        count = str(len(uuids.split(",")))
+        variables |= {"VGPU_FAKE_UUIDS": uuids, "VGPU_FAKE_DEVICES": count}
+    asking["env"] = [{"name": key, "value": value} for key, value in variables.items()]
+    volume = {"name": "driver", "hostPath": {"path": str(folder)}}
+    return pod(name, asking, volumes=[volume], restartPolicy="Never")
+
+
 def assert_limits_meet_programs(bed: Bed) -> None:
     """Run a program that computes, and see that the native library read its claim's limits.
 
     The fake driver's cards are not the node's, which it can only say once it has read them.
     """
-    folder = bed.cluster.directory / "driver"
-    built = build()
-    shutil.copytree(built.fake, folder, dirs_exist_ok=True)
-    built.compile(folder / "ask", _ASK, f"-L{folder}", "-l:libcuda.so.1")
-    asking = container(command="/driver/ask 2>&1", gpu="1", gpumem="1000")
-    asking["volumeMounts"] = [{"name": "driver", "mountPath": "/driver"}]
-    asking["env"] = [
-        {"name": "LD_LIBRARY_PATH", "value": "/driver"},
-        {"name": "VGPU_FAKE_STATE", "value": "/driver/state"},
-    ]
-    volume = {"name": "driver", "hostPath": {"path": str(folder)}}
-    bed.apply(pod("computes", asking, volumes=[volume], restartPolicy="Never"))
+    bed.apply(computing(bed, "computes", _ASK, gpu="1", gpumem="1000"))
 
     said = bed.told("computes").text
     assert "cuInit 0" in said

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from hami_dra.install.manifests import AGENT
+from hami_dra.install.manifests import AGENT, MONITOR
 from hami_dra.lab import webhook
 from hami_dra.lab.product import product_image
 from hami_dra.lab.wait import until
@@ -40,11 +40,12 @@ def write_overlay(folder: Path) -> Path:
 
 
 def apply(bed: Bed, overlay: Path) -> None:
-    """Apply an overlay with kubectl, and wait until webhook and agent serve."""
+    """Apply an overlay with kubectl, and wait until webhook, agent and monitor serve."""
     bed.node.import_image(product_image())
     bed.cluster.kubectl("apply", "-k", str(overlay))
     await_rolled_out(bed, f"deployment/{NAME}", SYSTEM_NAMESPACE)
     await_rolled_out(bed, f"daemonset/{AGENT}", AGENT)
+    await_rolled_out(bed, f"daemonset/{MONITOR}", AGENT)
     webhook.await_registered(bed.api, NAMESPACE)
 
 
@@ -52,6 +53,12 @@ def await_rolled_out(bed: Bed, workload: str, namespace: str) -> None:
     """Wait until every pod of a workload is of its last revision and ready."""
     patience = f"--timeout={PATIENCE_S}s"
     bed.cluster.kubectl("rollout", "status", workload, "-n", namespace, patience)
+
+
+def shown(bed: Bed, path: str) -> str:
+    """Return a page of the monitor, through its Service, which the API server leads to its pod."""
+    place = f"/api/v1/namespaces/{AGENT}/services/{MONITOR}:http/proxy/{path}"
+    return bed.cluster.kubectl("get", "--raw", place).stdout
 
 
 def await_nothing_left(bed: Bed, site: Site, before: set[str]) -> None:

@@ -9,21 +9,29 @@ from typing import Final
 
 import pytest
 
-from hami_dra.install.manifests import AGENT
+from hami_dra.install.manifests import AGENT, MONITOR
 from hami_dra.lab.wait import until
 from hami_dra.migration.names import DRIVER
 from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE
 from tests.e2e.installation import Site
+from tests.hami_dra.monitor.world import by, series
 from tests.node.bed import (
     COUNT,
     NAMESPACE,
     Bed,
     assert_limits_meet_programs,
+    computing,
     container,
     deployment,
     pod,
 )
-from tests.node.installation import apply, await_nothing_left, await_rolled_out, write_overlay
+from tests.node.installation import (
+    apply,
+    await_nothing_left,
+    await_rolled_out,
+    shown,
+    write_overlay,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -116,6 +124,100 @@ def in_agent(bed: Bed, *command: str) -> str:
     return bed.cluster.kubectl(*arguments).stdout
 
 
+def test_the_monitor_shows_limit_and_use_of_every_container(bed: Bed) -> None:
+    two = (container("a", gpu="1", gpumem="3000", gpucores="30"), container("b", gpumem="2000"))
+    bed.apply(deployment("web", 2, *two), "deployments")
+    await_rolled_out(bed, "deployment/web", NAMESPACE)
+    names = {each["metadata"]["name"] for each in bed.api.list("pods", namespace=NAMESPACE)}
+
+    def limits() -> dict[tuple[str, ...], float]:
+        found = series(shown(bed, "metrics"), "hami_vgpu_memory_limit_bytes")
+        return by(found, "namespace", "pod", "container")
+
+    expected = {(NAMESPACE, name, "a"): 3000 * 2**20 for name in names}
+    expected |= {(NAMESPACE, name, "b"): 2000 * 2**20 for name in names}
+    until(lambda: limits() == expected, what="the monitor shows the limits")
+    text = shown(bed, "metrics")
+    used = by(series(text, "hami_vgpu_memory_used_bytes"), "pod", "container")
+    assert used == dict.fromkeys([(name, each) for name in names for each in "ab"], 0)
+    given = series(text, "hami_gpu_memory_allocated_bytes")
+    assert sum(given.values()) == 2 * 5000 * 2**20
+    assert by(series(text, "hami_dra_monitor_source_up"), "source") == dict.fromkeys(
+        ["cards", "claims", "pod-resources"], 1
+    )
+    page = shown(bed, "")
+    assert all(f"{NAMESPACE}/{name}" in page for name in names)
+
+    bed.delete_pods()
+
+    def nothing_is_left() -> bool:
+        text = shown(bed, "metrics")
+        left = series(text, "hami_vgpu_memory_limit_bytes")
+        return not left and not sum(series(text, "hami_gpu_shared_count").values())
+
+    until(nothing_is_left, what="no series and no share of the pods is left", timeout_s=60)
+
+
+# Takes 64 MiB on every card, of which its claim has one, and asks there for more than there is.
+_TAKE: Final = """
+#include <stdio.h>
+#include <unistd.h>
+typedef unsigned long long address;
+int cuInit(unsigned), cuDeviceGet(int*, int), cuDeviceGetCount(int*);
+int cuCtxCreate_v2(void**, unsigned, int), cuMemAlloc_v2(address*, size_t);
+int main(void)
+{
+    int count = 0, card;
+    void* context;
+    address taken;
+    int wrong = cuInit(0) || cuDeviceGetCount(&count);
+    for (int i = 0; i < count; i++) {
+        wrong |= cuDeviceGet(&card, i) || cuCtxCreate_v2(&context, 0, card);
+        wrong |= cuMemAlloc_v2(&taken, 64 << 20);
+        printf("more on %d: %d\\n", i, cuMemAlloc_v2(&taken, (size_t)1000 << 20));
+    }
+    printf("wrong %d of %d\\nEND\\n", wrong, count);
+    fflush(stdout);
+    pause();
+}
+"""
+
+
+def test_memory_that_a_program_takes_is_seen_from_outside(bed: Bed) -> None:
+    """Through the library of the image, the claim's books and the monitor, as it is installed."""
+    uuids = ",".join(card.uuid for card in bed.cards)
+    bed.apply(computing(bed, "takes", _TAKE, uuids=uuids, gpu="1", gpumem="1000"))
+    said = bed.told("takes").text
+    assert f"wrong 0 of {COUNT}" in said, said
+
+    def buffers() -> dict[str, float] | None:
+        found = series(shown(bed, "metrics"), "hami_vgpu_memory_buffer_bytes")
+        return by(found, "pod") or None
+
+    # A look is good for a second, and this pod may be younger.
+    assert until(buffers, what="the monitor shows the pod") == {"takes": 64 * 2**20}
+    text = shown(bed, "metrics")
+    assert by(series(text, "hami_vgpu_memory_limit_bytes"), "pod") == {"takes": 1000 * 2**20}
+    refusals = by(series(text, "hami_dra_monitor_container_refusals_total"), "pod")
+    assert refusals == {"takes": 1}, said
+    utilization = series(text, "hami_container_device_utilization_ratio")
+    assert utilization == {}, "nobody measures simulated cards"
+
+
+def test_the_monitor_has_no_token_and_may_do_nothing(bed: Bed) -> None:
+    account = f"--as=system:serviceaccount:{AGENT}:{MONITOR}"
+    for verb, what in (("list", "pods"), ("get", "nodes"), ("list", "resourceslices")):
+        done = bed.cluster.kubectl("auth", "can-i", verb, what, account, "-A", check=False)
+        assert done.stdout.strip() == "no"
+    [each] = [
+        each
+        for each in bed.api.list("pods", namespace=AGENT)
+        if each["spec"]["serviceAccountName"] == MONITOR
+    ]
+    mounted = {volume["name"] for volume in each["spec"]["volumes"]}
+    assert mounted == {"pod-resources", "run"}, "and no projected token"
+
+
 def test_preflight_finds_nothing_to_mend(site: Site, bed: Bed) -> None:
     bed.await_slice()
 
@@ -128,11 +230,12 @@ def test_preflight_finds_nothing_to_mend(site: Site, bed: Bed) -> None:
 
 def test_everything_runs_with_no_more_rights_than_it_was_given(bed: Bed) -> None:
     """None of our pods was restarted, and each runs the image as its manifest says."""
+    accounts = {NAME, AGENT, MONITOR}
     for namespace in (SYSTEM_NAMESPACE, AGENT):
         for each in bed.api.list("pods", namespace=namespace):
             [status] = each["status"]["containerStatuses"]
             assert status["restartCount"] == 0
-            assert each["spec"]["serviceAccountName"] in {NAME, AGENT}
+            assert each["spec"]["serviceAccountName"] in accounts
             assert "forbidden" not in logs(bed, namespace, each["metadata"]["name"])
 
 

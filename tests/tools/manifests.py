@@ -19,7 +19,13 @@ from hami_dra.install.admission import (
     guards,
     registrations,
 )
-from hami_dra.install.manifests import AGENT, DIGEST_ANNOTATION, Certificates, identity
+from hami_dra.install.manifests import (
+    AGENT,
+    DIGEST_ANNOTATION,
+    MONITOR,
+    Certificates,
+    identity,
+)
 from hami_dra.lab import toolchain
 from hami_dra.migration import Json
 from hami_dra.policies import load
@@ -98,22 +104,22 @@ def _write_chart(files: Path, root: Path) -> None:
         for item in kept[Certificates.SELF_SIGNED]
         if all(item in each for each in kept.values())
     ]
-    agent = [
-        each
-        for each in objects(render(overlays / Certificates.SELF_SIGNED))
-        if each["metadata"]["name"] == AGENT
-    ]
-    _write(files / "node-agent.yaml", agent)
+    shipped = objects(render(overlays / Certificates.SELF_SIGNED))
+    for file, name in (("node-agent", AGENT), ("monitor", MONITOR)):
+        _write(
+            files / f"{file}.yaml", [each for each in shipped if each["metadata"]["name"] == name]
+        )
     _write(files / "common.yaml", common)
     for mode, found in kept.items():
         _write(files / f"{mode}.yaml", [each for each in found if each not in common])
 
 
 def _untemplated(overlay: Path, policy: PolicyText) -> Iterator[Json]:
-    """Yield the objects of an overlay that no value changes, without those of the agent."""
+    """Yield the objects of an overlay that no value changes, without agent and monitor."""
     made = [identity(each) for each in admission(policy.policy)]
     for each in objects(render(overlay)):
-        is_fixed = each["kind"] not in _TEMPLATED and each["metadata"]["name"] != AGENT
+        is_theirs = each["metadata"]["name"] in {AGENT, MONITOR}
+        is_fixed = each["kind"] not in _TEMPLATED and not is_theirs
         if is_fixed and identity(each) not in made:
             yield each
 

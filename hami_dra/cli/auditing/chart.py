@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hami_dra.cli.auditing.findings import Outcome, Summary
-from hami_dra.cli.auditing.markup import Markup, element, joined
 from hami_dra.cli.auditing.text import number
+from hami_dra.markup import Markup, element, joined
 
 _NAMES, _BAR, _NUMBERS = 190, 320, 420
 _WIDTH: Final = _NAMES + _BAR + _NUMBERS

@@ -5,9 +5,9 @@ from typing import Final
 from hami_dra.cli.auditing import chart
 from hami_dra.cli.auditing.advice import ADVICE
 from hami_dra.cli.auditing.findings import Audit, Finding, Outcome
-from hami_dra.cli.auditing.markup import Markup, element, joined, table
 from hami_dra.cli.auditing.style import STYLE
 from hami_dra.cli.auditing.text import headline, totals
+from hami_dra.markup import Markup, element, joined, table
 from hami_dra.migration import Code
 
 _TITLE: Final = "GPU sharing audit"

@@ -20,9 +20,9 @@ from hami_dra.cli.exits import NOT_ALL, UNREADABLE, fail
 from hami_dra.cli.inventory import read_cards
 from hami_dra.cli.live import Live
 from hami_dra.cli.output import write
-from hami_dra.cli.table import plain
 from hami_dra.kube.session import Session
 from hami_dra.migration import Policy
+from hami_dra.plain import plain
 
 _FORMATS: Final[Mapping[str, Callable[[Audit], str]]] = {
     "table": as_table,

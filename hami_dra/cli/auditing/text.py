@@ -6,7 +6,8 @@ from typing import Final
 
 from hami_dra.cli.auditing.findings import Audit, Bound, Finding, Summary, Total
 from hami_dra.cli.report import cell, markdown
-from hami_dra.cli.table import plain, table
+from hami_dra.cli.table import table
+from hami_dra.plain import plain
 
 _WORKLOADS: Final = ("NAMESPACE", "WORKLOAD", "COPIES", "RESULT", "ASKED")
 _TOTALS: Final = ("NAMESPACE", "WORKLOADS", "CARDS", "MEMORY (MIB)", "CORES (%)")

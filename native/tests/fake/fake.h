@@ -4,6 +4,7 @@
  * Settings come from the environment:
  *   VGPU_FAKE_STATE        file that processes share; without it a process is alone on its cards
  *   VGPU_FAKE_DEVICES      number of cards (default 2)
+ *   VGPU_FAKE_UUIDS        of the cards, as NVML writes them, with commas between (default: made up)
  *   VGPU_FAKE_MEMORY_MIB   of each card (default 16384)
  *   VGPU_FAKE_KERNEL_NS    GPU time of a launch (default 0: launches cost nothing and keep no clock)
  *   VGPU_FAKE_HOST_PID     this process's PID as fake NVML reports it (default: its own)

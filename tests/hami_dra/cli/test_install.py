@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
 from hami_dra.cli.app import app
-from hami_dra.install.manifests import AGENT, Choice, objects
+from hami_dra.install.manifests import AGENT, MONITOR, Choice, objects
 from hami_dra.install.order import stages
 from hami_dra.migration import Json
 
@@ -49,9 +49,12 @@ def test_choices_reach_the_manifests(tmp_path: Path) -> None:
     )
 
     printed = documents(done.stdout)
-    found = {item["kind"]: item for item in printed if item["metadata"]["name"] != AGENT}
-    [agents] = [item for item in printed if item["kind"] == "DaemonSet"]
-    assert agents["spec"]["template"]["spec"]["containers"][0]["image"] == "x/hami-dra:1"
+    ours = {AGENT, MONITOR}
+    found = {item["kind"]: item for item in printed if item["metadata"]["name"] not in ours}
+    on_nodes = [item for item in printed if item["kind"] == "DaemonSet"]
+    assert [each["metadata"]["name"] for each in on_nodes] == [AGENT, MONITOR]
+    for each in on_nodes:
+        assert each["spec"]["template"]["spec"]["containers"][0]["image"] == "x/hami-dra:1"
     assert found["ConfigMap"]["data"] == {"policy.yaml": RENAMED}
     assert found["DeviceClass"]["spec"]["extendedResourceName"] == "example.com/gpu"
     assert "example.com/gpu" in str(found["MutatingWebhookConfiguration"])
@@ -115,7 +118,8 @@ def test_nothing_is_deleted_without_a_person_who_agrees(tmp_path: Path) -> None:
 
     assert done.exit_code == 2
     assert "expected a terminal or --yes" in done.stderr
-    agents, guards = done.stdout.splitlines()[1:3]
+    monitors, agents, guards = done.stdout.splitlines()[1:4]
+    assert monitors == "  daemonset.apps/hami-dra-monitor"
     assert agents == "  daemonset.apps/hami-dra-node"
     assert guards.startswith("  validatingadmissionpolicyb")
 
@@ -137,6 +141,15 @@ def test_the_agent_can_be_left_out_and_left_in() -> None:
 
         assert done.exit_code == 0
         assert AGENT not in done.stdout
+
+
+def test_the_monitor_can_be_left_out() -> None:
+    assert MONITOR in run("install", "--dry-run").stdout
+
+    left_out = run("install", "--dry-run", "--no-monitor").stdout
+
+    assert MONITOR not in left_out
+    assert AGENT in left_out
 
 
 def test_the_namespace_of_the_agent_is_not_the_webhooks() -> None:

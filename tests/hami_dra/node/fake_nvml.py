@@ -12,12 +12,15 @@ pynvml: Any = importlib.import_module("pynvml")
 
 @dataclass
 class FakeCard:
-    """A card that tests can break."""
+    """A card that tests can break; `refuses` holds errors by what is asked."""
 
     uuid: str
     bus: int
     minor: int
     total: int = 81920 * 2**20
+    in_use: int = 0
+    busy: tuple[int, int] = (0, 0)
+    refuses: dict[str, int] = field(default_factory=dict)
     is_lost: bool = False
     mig: int = 0
     recovery_action: int = 0
@@ -100,7 +103,19 @@ class FakeNvml:
 
     def nvmlDeviceGetMemoryInfo(self, card: FakeCard) -> SimpleNamespace:  # noqa: N802
         """Memory."""
-        return SimpleNamespace(total=card.total)
+        self._refuse(card, "memory")
+        return SimpleNamespace(total=card.total, used=card.in_use)
+
+    def nvmlDeviceGetUtilizationRates(self, card: FakeCard) -> SimpleNamespace:  # noqa: N802
+        """Compute and memory, in percent of the last moments."""
+        self._refuse(card, "utilization")
+        gpu, memory = card.busy
+        return SimpleNamespace(gpu=gpu, memory=memory)
+
+    @staticmethod
+    def _refuse(card: FakeCard, what: str) -> None:
+        if what in card.refuses:
+            raise pynvml.NVMLError(card.refuses[what])
 
     def nvmlDeviceGetComputeRunningProcesses(self, card: FakeCard) -> list[Any]:  # noqa: N802
         """Processes with a context, and what they hold."""

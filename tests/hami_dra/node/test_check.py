@@ -13,8 +13,9 @@ from hami_dra.node import check, settings
 from hami_dra.node.__main__ import command
 from hami_dra.node.backend import NoCards
 from hami_dra.node.inventory import Card
-from hami_dra.node.settings import Settings, SettingsError
+from hami_dra.node.settings import Settings
 from hami_dra.node.simulated import cards
+from hami_dra.variables import SettingsError
 
 REGISTRY = "plugins_registry"
 

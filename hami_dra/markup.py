@@ -2,7 +2,7 @@
 
 from html import escape
 
-from hami_dra.cli.table import plain
+from hami_dra.plain import plain
 
 _VOID = frozenset({"meta", "br"})
 

@@ -1,0 +1,193 @@
+"""Cards, claims and containers of one node, joined: what metrics and page are made of. Pure."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from hami_dra.monitor.cards import CardReading
+from hami_dra.monitor.claims import ClaimReading
+from hami_dra.monitor.pods import Container, HeldClaim
+from hami_dra.monitor.usage import Counted, Held
+from hami_dra.node.share import Amounts, Share
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """What one claim does on one card.
+
+    Attributes:
+        limit_bytes: up to which its processes may hold memory; None is no limit, or not known.
+        held: the memory that they hold; None if that is not known.
+        percent: of the card's time that they took; None if nobody measured it.
+        counted: what only grows.
+    """
+
+    limit_bytes: int | None = None
+    held: Held | None = None
+    percent: float | None = None
+    counted: Counted = field(default_factory=Counted)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """One claim and what it does, by card."""
+
+    claim: ClaimReading
+    devices: Mapping[str, DeviceUse]
+
+    def allocated(self) -> Mapping[str, Amounts]:
+        """Add up its shares by card."""
+        found: dict[str, Amounts] = {}
+        for share in self.claim.record.shares:
+            found[share.uuid] = found.get(share.uuid, Amounts()) + share.amounts
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class CardUse:
+    """One card and what is given away of it.
+
+    Attributes:
+        card: what it says of itself.
+        allocated: what its shares hold.
+        shares: how many there are.
+    """
+
+    card: CardReading
+    allocated: Amounts = field(default_factory=Amounts)
+    shares: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUse:
+    """One card of one container.
+
+    Attributes:
+        container: whose.
+        vdevice: its number in the container, as CUDA numbers its cards.
+        uuid: of the card.
+        allocated: what the container's claims hold of it.
+        use: what the processes of these claims do on it.
+    """
+
+    container: Container
+    vdevice: int
+    uuid: str
+    allocated: Amounts
+    use: DeviceUse
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One node at one moment.
+
+    Attributes:
+        node: its name.
+        cards: in their order.
+        containers: each once for each of its cards.
+        claims: how many are prepared.
+        unnamed: claims that no container has that the kubelet lists.
+        works: whether each source answered, by name.
+        measured_age_s: of the agent's newest measurement.
+        left_out: claims that were not looked at.
+        errors: failed questions so far, by what was asked and the card's UUID, empty for none.
+        refused: files that were not believed so far, by file.
+    """
+
+    node: str
+    cards: tuple[CardUse, ...] = ()
+    containers: tuple[ContainerUse, ...] = ()
+    claims: int = 0
+    unnamed: int = 0
+    works: Mapping[str, bool] = field(default_factory=dict)
+    measured_age_s: float | None = None
+    left_out: int = 0
+    errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+
+
+def card_uses(cards: Iterable[CardReading], claims: Iterable[ClaimUse]) -> tuple[CardUse, ...]:
+    """Add up what is given away of each card."""
+    shares: dict[str, list[Share]] = {}
+    for share in (share for use in claims for share in use.claim.record.shares):
+        shares.setdefault(share.uuid, []).append(share)
+    return tuple(
+        CardUse(
+            card,
+            sum((share.amounts for share in shares.get(card.uuid, ())), Amounts()),
+            len(shares.get(card.uuid, ())),
+        )
+        for card in cards
+    )
+
+
+Position: TypeAlias = Callable[[str], int]
+"""Return the place of a card, by its UUID, in the order in which CUDA numbers cards."""
+
+
+def container_uses(
+    containers: Sequence[Container], claims: Sequence[ClaimUse], position: Position
+) -> tuple[tuple[ContainerUse, ...], int]:
+    """Join containers with their claims; return them, and how many claims nobody has."""
+    by_name: dict[tuple[str, str], list[ClaimUse]] = {}
+    for use in claims:
+        record = use.claim.record
+        by_name.setdefault((record.namespace, record.name), []).append(use)
+    named = set[str]()
+    found: list[ContainerUse] = []
+    for container in containers:
+        held = [use for claim in container.claims for use in _of(claim, by_name)]
+        named.update(use.claim.record.uid for use in held)
+        found.extend(_of_container(container, held, position))
+    return tuple(found), sum(use.claim.record.uid not in named for use in claims)
+
+
+def _of(
+    held: HeldClaim, by_name: Mapping[tuple[str, str], Sequence[ClaimUse]]
+) -> Iterator[ClaimUse]:
+    """Yield the claim that a container has, and not one of the same name that was before it."""
+    devices = {(each.pool, each.device, each.share_id) for each in held.devices}
+    loosely = {(each.pool, each.device) for each in held.devices if each.share_id is None}
+    for use in by_name.get((held.namespace, held.name), ()):
+        if any(
+            (share.pool, share.device, share.share_id) in devices
+            # A kubelet before 1.35 does not tell the share.
+            or (share.pool, share.device) in loosely
+            for share in use.claim.record.shares
+        ):
+            yield use
+
+
+def _of_container(
+    container: Container, held: Sequence[ClaimUse], position: Position
+) -> Iterator[ContainerUse]:
+    amounts: dict[str, Amounts] = {}
+    uses: dict[str, list[DeviceUse]] = {}
+    for claim in held:
+        for uuid, allocated in claim.allocated().items():
+            amounts[uuid] = amounts.get(uuid, Amounts()) + allocated
+            uses.setdefault(uuid, []).append(claim.devices.get(uuid, DeviceUse()))
+    for number, uuid in enumerate(sorted(amounts, key=lambda uuid: (position(uuid), uuid))):
+        yield ContainerUse(container, number, uuid, amounts[uuid], _sum(uses[uuid]))
+
+
+def _sum(uses: Sequence[DeviceUse]) -> DeviceUse:
+    """Add up what claims of one container do on one card; what one does not tell, none does."""
+    limits = [use.limit_bytes for use in uses if use.limit_bytes is not None]
+    holds = [use.held for use in uses if use.held is not None]
+    percents = [use.percent for use in uses if use.percent is not None]
+    return DeviceUse(
+        limit_bytes=sum(limits) if len(limits) == len(uses) else None,
+        held=Held(
+            sum(held.buffer_bytes for held in holds),
+            sum(held.context_bytes for held in holds),
+            sum(held.processes for held in holds),
+        )
+        if len(holds) == len(uses)
+        else None,
+        percent=sum(percents) if len(percents) == len(uses) else None,
+        counted=Counted(
+            sum(use.counted.refusals for use in uses),
+            sum(use.counted.throttled_ns for use in uses),
+        ),
+    )

@@ -1,0 +1,149 @@
+"""Who asks over HTTP gets pages and metrics, and cannot hold up others."""
+
+import contextlib
+import gzip
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from hami_dra.lab.wait import until
+from hami_dra.monitor.server import Pages, Server
+
+LOOPBACK = "127.0.0.1"
+
+
+@pytest.fixture
+def problems() -> dict[str, str]:
+    return {"cards": "", "claims": ""}
+
+
+@pytest.fixture
+def pages(problems: dict[str, str]) -> Pages:
+    registry = CollectorRegistry()
+    Gauge("some", "Text.", registry=registry).set(3)
+    return Pages(registry, lambda: "<p>page</p>", lambda: problems)
+
+
+@contextmanager
+def serving(pages: Pages, *, request_s: float = 60, connections: int = 4) -> Iterator[Server]:
+    server = Server(LOOPBACK, 0, pages, request_s=request_s, connections=connections)
+    thread = threading.Thread(target=server.serve, args=(0.01,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join()
+
+
+@pytest.fixture
+def port(pages: Pages) -> Iterator[int]:
+    with serving(pages) as server:
+        yield server.port
+
+
+def asked(
+    port: int, path: str, method: str = "GET", **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    with closing(http.client.HTTPConnection(LOOPBACK, port, timeout=30)) as connection:
+        connection.request(
+            method, path, headers={k.replace("_", "-"): v for k, v in headers.items()}
+        )
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+
+
+def test_metrics_come_in_every_form_that_prometheus_asks_for(port: int) -> None:
+    status, headers, body = asked(port, "/metrics")
+    assert (status, body.decode().splitlines()[-1]) == (200, "some 3.0")
+    assert headers["Content-Type"].startswith("text/plain")
+
+    _, headers, body = asked(port, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert headers["Content-Type"].startswith("application/openmetrics-text")
+    assert body.endswith(b"# EOF\n")
+
+    _, headers, body = asked(port, "/metrics", Accept_Encoding="gzip")
+    assert headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(body).endswith(b"some 3.0\n")
+
+
+def test_the_page_runs_nothing_and_loads_nothing(port: int) -> None:
+    status, headers, body = asked(port, "/")
+
+    assert (status, body) == (200, b"<p>page</p>")
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert headers["Content-Security-Policy"] == "default-src 'none'; style-src 'unsafe-inline'"
+    assert headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/healthz", "/readyz"])
+def test_head_answers_as_get_without_a_body(port: int, path: str) -> None:
+    status, headers, body = asked(port, path, "HEAD")
+
+    assert (status, body) == (200, b"")
+    assert headers["Content-Length"] == str(len(asked(port, path)[2]))
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_nothing_can_be_written(port: int, method: str) -> None:
+    status, headers, _ = asked(port, "/metrics", method)
+
+    assert (status, headers["Allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize("path", ["/metrics/", "/..", "/favicon.ico", "/%00"])
+def test_other_paths_do_not_exist(port: int, path: str) -> None:
+    assert asked(port, path)[0] == 404
+
+
+def test_readiness_tells_what_fails_and_stays(port: int, problems: dict[str, str]) -> None:
+    """Otherwise one broken source would hide the others, and the counter of its errors."""
+    assert asked(port, "/readyz")[2] == b'{"ok": true}'
+
+    problems["cards"] = "NVML does not answer"
+
+    status, _, body = asked(port, "/readyz")
+    assert (status, body) == (200, b'{"ok": false, "cards": "NVML does not answer"}')
+
+
+def test_a_request_that_does_not_come_is_not_waited_for(pages: Pages) -> None:
+    """Neither silence nor one byte after the other holds a thread beyond the whole deadline."""
+    with (
+        serving(pages, request_s=0.2) as server,
+        socket.create_connection((LOOPBACK, server.port)) as silent,
+        socket.create_connection((LOOPBACK, server.port)) as slow,
+    ):
+        slow.sendall(b"GET / HTTP/1.1\r\nA: ")
+        for each in (silent, slow):
+            each.settimeout(30)
+            assert each.recv(1) == b""
+
+
+def test_a_head_without_end_is_turned_away(port: int) -> None:
+    with (
+        socket.create_connection((LOOPBACK, port), timeout=30) as endless,
+        # Which of the two notices first varies.
+        contextlib.suppress(ConnectionError),
+    ):
+        endless.sendall(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 10_000)
+        assert endless.recv(1) == b""
+
+
+def test_there_are_no_more_threads_than_connections(pages: Pages) -> None:
+    """Who comes beyond them is turned away, and served again as soon as there is room."""
+    with serving(pages, connections=2) as server:
+        before = threading.active_count()
+        holding = [socket.create_connection((LOOPBACK, server.port)) for _ in range(2)]
+        until(lambda: threading.active_count() == before + 2, what="both are waited for")
+        with socket.create_connection((LOOPBACK, server.port), timeout=30) as third:
+            assert third.recv(1) == b""
+        assert threading.active_count() == before + 2
+        for each in holding:
+            each.close()
+        until(lambda: threading.active_count() == before, what="there is room again")
+        assert asked(server.port, "/healthz")[0] == 200
