@@ -25,6 +25,7 @@ PATHS = {
 }
 
 
+@pytest.mark.foreign
 @pytest.mark.parametrize("path", PATHS)
 def test_no_way_to_allocate_leads_past_the_limit(limited: Container, path: str) -> None:
     told = limited.run(f"""
@@ -127,6 +128,7 @@ def test_a_free_that_the_driver_refuses_keeps_the_charge(limited: Container) -> 
     assert told == [719, 1 << 20, 0, 0]
 
 
+@pytest.mark.foreign
 def test_addresses_that_nobody_charged_go_to_the_driver(limited: Container) -> None:
     """An imported address, NULL and nonsense are the driver's to judge."""
     told = limited.run("""
@@ -257,6 +259,7 @@ def test_every_way_to_instantiate_a_graph_is_seen(limited: Container, how: str) 
     assert told == 2
 
 
+@pytest.mark.foreign
 def test_each_card_has_its_own_limit(container: Container) -> None:
     container.claim(DeviceLimit(UUIDS[0], 100 << 20), DeviceLimit(UUIDS[1], 300 << 20))
 
@@ -317,6 +320,7 @@ def _ask(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.foreign
 def test_a_resize_holds_at_the_next_call(container: Container) -> None:
     path = container.claim(DeviceLimit(UUIDS[0], 100 << 20)) / "control"
     process = container.start("""

@@ -307,6 +307,7 @@ def test_a_spawned_child_is_one_more_process(limited: Container) -> None:
     assert told == 2
 
 
+@pytest.mark.foreign
 def test_threads_on_two_cards_leave_no_byte_behind(limited: Container) -> None:
     told = limited.run("""
         def work(device):
@@ -363,6 +364,7 @@ def _damage(path: Path, how: str) -> None:
         path.write_bytes((b"VGPUSAGE\1\0\0\0\1\0\0\0" + size).ljust(USAGE_BYTES, b"\xff"))
 
 
+@pytest.mark.foreign
 @pytest.mark.parametrize(
     "how",
     ["missing", "truncated", "empty", "a directory", "a link", "a newer version", "noise", "ones"],

@@ -41,6 +41,7 @@ def processes(name, index=0, room=8):
 """
 
 
+@pytest.mark.foreign
 def test_cuda_and_nvml_tell_the_same_memory(limited: Container) -> None:
     told = limited.run(
         _NVML
