@@ -105,17 +105,24 @@ def built(machine: Machine) -> Built:
 
 
 def build(machine: Machine = THIS) -> Built:
-    """Build what is not built yet, one at a time."""
+    """Build what is not built yet."""
+    directory = NATIVE / "build"
+    own = [f"CC={shlex.join(compiler(machine))}"]
+    if machine.runner:
+        directory /= f"emulated-{machine.name}"
+        own += [f"BUILD={directory}", f"MACHINE={machine.name}"]
+    make(*own, "library", "test-assets")
+    return Built(directory, machine)
+
+
+def make(*arguments: str) -> None:
+    """Run `make` in native/, one at a time."""
     directory = NATIVE / "build"
     directory.mkdir(exist_ok=True)
-    make = ["make", "-s", "-C", str(NATIVE), f"CC={shlex.join(compiler(machine))}"]
+    command = ["make", "-s", "-C", str(NATIVE), *arguments]
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if machine.runner:
-            directory /= f"emulated-{machine.name}"
-            make += [f"BUILD={directory}", f"MACHINE={machine.name}"]
-        subprocess.run([*make, "library", "test-assets"], check=True, timeout=10 * _TIMEOUT_S)
-    return Built(directory, machine)
+        subprocess.run(command, check=True, timeout=10 * _TIMEOUT_S)
 
 
 @dataclass

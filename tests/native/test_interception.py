@@ -1,9 +1,7 @@
 """Interception: a caller gets what the driver would have given, swapped only where we change it."""
 
-import fcntl
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 from elftools.elf.constants import P_FLAGS
 from elftools.elf.elffile import ELFFile
 
-from tests.native.conftest import NATIVE, Built, Container
+from tests.native.conftest import NATIVE, Built, Container, make
 
 _TABLE = (NATIVE / "src" / "hooks.def").read_text()
 _HOOKS = re.findall(r"^(?:HOOK|LAUNCH|VIEW)\((\w+),", _TABLE, re.MULTILINE)
@@ -316,13 +314,9 @@ def test_nothing_of_the_tests_is_in_what_ships(built: Built) -> None:
 
 def _release(architecture: str) -> Path:
     directory = NATIVE / "build"
-    directory.mkdir(exist_ok=True)
     target = directory / architecture / "libvgpu.so"
     zig = shlex.join([sys.executable, "-m", "ziglang"])
-    make = ["make", "-s", "-C", str(NATIVE), f"BUILD={directory}", f"ZIG={zig}", str(target)]
-    with (directory / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run(make, check=True, timeout=280)
+    make(f"BUILD={directory}", f"ZIG={zig}", str(target))
     return target
 
 

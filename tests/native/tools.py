@@ -65,9 +65,12 @@ def under_valgrind(options: Sequence[str], program: Sequence[str], libraries: Pa
     ]
 
 
-def fuzzer() -> Path:
-    """Return the runtime of libFuzzer, to link with."""
-    return next(_unpacked("fuzzer", "libclang-rt-dev").rglob(f"libclang_rt.fuzzer-{HOST}.a"))
+def fuzzer() -> list[Path]:
+    """Return the runtime of libFuzzer, and the library of C++ that it is linked with."""
+    root = _unpacked("fuzzer", "libclang-rt-dev") / _DEBIAN[HOST]
+    [runtime] = root.rglob(f"libclang_rt.fuzzer-{HOST}.a")
+    [library] = [path for at in debian.libraries(root) for path in at.glob("libstdc++.so.6")]
+    return [runtime, library]
 
 
 def _found_or_unpacked(program: str, package: str) -> list[str]:
