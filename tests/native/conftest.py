@@ -162,10 +162,7 @@ class Container:
         """Start a Python text, or a command."""
         command = program
         if isinstance(program, str):
-            head = (
-                "import ctypes, os, signal, sys, threading, time\nfrom tests.native.cuda import *\n"
-            )
-            command = [self.built.machine.python, "-S", "-c", head + textwrap.dedent(program)]
+            command = self.python(program)
         process = subprocess.Popen(
             [*self.built.machine.runner, *command],
             env=self.built.machine.environment(self.environment(variables)),
@@ -176,6 +173,11 @@ class Container:
         )
         self.started.append(process)
         return process
+
+    def python(self, text: str) -> list[str]:
+        """Return the command that runs a Python text with what all of them import."""
+        head = "import ctypes, os, signal, sys, threading, time\nfrom tests.native.cuda import *\n"
+        return [self.built.machine.python, "-S", "-c", head + textwrap.dedent(text)]
 
     def run(self, program: str | list[str], **variables: str) -> Any:
         """Run it to its end, which must be a good one; returns what it told."""

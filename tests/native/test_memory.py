@@ -45,7 +45,7 @@ def test_a_refusal_says_what_was_asked_and_what_is_used(limited: Container) -> N
     assert "refused 4194304000 bytes on GPU 0: 0 of 1048576000 bytes are in use" in limited.said
 
 
-_ROUND_TRIPS = {
+ROUND_TRIPS = {
     "plain": "address = cuda.alloc(SIZE)[1]; cuda.free(address)",
     "pitched": "address = cuda.pitched(1 << 20, 100)[1]; cuda.free(address)",
     "managed": "address = cuda.managed(SIZE)[1]; cuda.free(address)",
@@ -78,12 +78,12 @@ _ROUND_TRIPS = {
 }
 
 
-@pytest.mark.parametrize("way", _ROUND_TRIPS)
+@pytest.mark.parametrize("way", ROUND_TRIPS)
 def test_what_is_freed_is_free_again(limited: Container, way: str) -> None:
     told = limited.run(f"""
         SIZE = 100 * MIB
         cuda = Cuda()
-        {_ROUND_TRIPS[way]}
+        {ROUND_TRIPS[way]}
         cuda.use(0)
         tell([cuda.used(), cuda.fake_used()])
     """)
