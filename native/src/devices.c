@@ -60,8 +60,9 @@ static bool find_devices(void)
     ordinal_count = count < VGPU_ORDINALS ? count : VGPU_ORDINALS;
     for (int i = 0; i < ordinal_count; i++) {
         CUdevice handle;
-        if (DRIVER(cuDeviceGet)(&handle, i) == CUDA_SUCCESS && uuid_of(handle, devices[i].uuid))
-            vgpu_find_parts(&devices[i], i);
+        if (DRIVER(cuDeviceGet)(&handle, i) != CUDA_SUCCESS || !uuid_of(handle, devices[i].uuid))
+            devices[i].uuid[0] = '\0';
+        vgpu_find_parts(&devices[i], i);
         is_any_limited |= devices[i].part_count > 0;
     }
     if (!is_any_limited)

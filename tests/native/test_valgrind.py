@@ -47,7 +47,7 @@ def _walk() -> str:
 def _errors_of_ours(report: Path) -> list[str]:
     """Return the kinds and places of the errors in which the library or the fake driver had a part."""
     found = []
-    for error in ET.parse(report).getroot().iter("error"):  # noqa: S314 -- valgrind wrote it
+    for error in ET.parse(report).getroot().iter("error"):  # noqa: S314 - valgrind wrote it
         frames = [(f.findtext("obj", ""), f.findtext("fn", "?")) for f in error.iter("frame")]
         if any(_OURS.search(library) for library, _ in frames):
             found.append(f"{error.findtext('kind')}: {' < '.join(name for _, name in frames)}")

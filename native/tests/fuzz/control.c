@@ -20,6 +20,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
         for (uint32_t device = 0; device < VGPU_DEVICES; device++)
             PROMISE(vgpu_memory_limit(vgpu_claim(0), device) == 0);
     use_claim(vgpu_claim(0));
-    forget();
+    forget(is_readable(data, size));
     return 0;
 }

@@ -96,15 +96,18 @@ static void use_claim(struct vgpu_claim* claim)
     }
     int number = vgpu_claim_number(claim, "10111213-1415-1617-1819-1a1b1c1d1e1f", 0);
     PROMISE(number >= -1 && number < VGPU_DEVICES);
+    int unknown = vgpu_claim_number(claim, "", 0);
+    PROMISE(unknown < VGPU_DEVICES && (unknown >= 0) == (claim->device_count > 0));
     vgpu_books_reap(claim);
 }
 
-/* The library keeps its mappings for as long as the process lives. */
-static void forget(void)
+/* The library keeps its mappings for as long as the process lives. Limits of the environment are in none. */
+static void forget(bool is_control_mapped)
 {
     for (uint32_t i = 0; i < vgpu_claim_count(); i++) {
         struct vgpu_claim* claim = vgpu_claim(i);
-        munmap((void*)(uintptr_t)claim->control, VGPU_CONTROL_BYTES);
+        if (is_control_mapped)
+            munmap((void*)(uintptr_t)claim->control, VGPU_CONTROL_BYTES);
         if (claim->shared.usage)
             munmap(claim->shared.usage, VGPU_USAGE_BYTES);
         if (claim->own.usage)

@@ -28,6 +28,6 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
     PROMISE(vgpu_claim_count() == 1);
     PROMISE(vgpu_memory_limit(vgpu_claim(0), 0) == LIMIT);
     use_claim(vgpu_claim(0));
-    forget();
+    forget(true);
     return 0;
 }
