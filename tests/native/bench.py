@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from hami_dra.node import limit_files
 from hami_dra.node.limits import Control, DeviceLimit
-from tests.native.conftest import NATIVE, THIS, UUIDS, Built, Container, compiler
+from tests.native.conftest import NATIVE, UUIDS, Built, Container, compiler
 from tests.native.shares import LOADS, Tenant, shares
 from tests.native.test_memory import PATHS
 
@@ -211,7 +211,7 @@ def _arguments() -> argparse.Namespace:
 def main() -> None:
     """Build, measure in turn, and print what each interposer adds to no interposer."""
     arguments = _arguments()
-    built = Built(NATIVE / "build", THIS)
+    built = Built(NATIVE / "build")
     make = ["make", "-s", "-C", str(NATIVE), f"CC={' '.join(compiler())}", "library", "bench"]
     subprocess.run(make, check=True)
     with tempfile.TemporaryDirectory() as directory:

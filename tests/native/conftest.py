@@ -53,7 +53,7 @@ class Built:
     """What `make` made, and the machine that it is for."""
 
     directory: Path
-    machine: Machine
+    machine: Machine = THIS
 
     @property
     def library(self) -> Path:
