@@ -12,22 +12,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FOLDER "claims/one"
 #define SECOND UINT64_C(1000000000)
 
-/* A mutex whose word says that it is locked is never released here. */
-int pthread_mutex_timedlock(pthread_mutex_t* mutex, const struct timespec* until)
+/* A mutex whose word says that it is locked is never released here: all waits have ended long ago. */
+int clock_gettime(clockid_t clock, struct timespec* now)
 {
-    (void)mutex;
-    (void)until;
-    return ETIMEDOUT;
+    (void)clock;
+    *now = (struct timespec) { .tv_sec = 0 };
+    return 0;
 }
 
 /* The file of a claim, in the working directory: the input, and zeros up to the size. An input of an odd size
