@@ -21,7 +21,7 @@ from tests.native.conftest import NATIVE, UUIDS, Container, make
 
 _LONGEST_BYTES: Final = 12_000
 """Of an input: the header, all devices and two slots of the larger file."""
-_RUNS: Final = {"environment": 200_000, "control": 25_000, "usage": 25_000}
+_RUNS: Final = {"environment": 200_000, "control": 50_000, "usage": 50_000}
 _HANG_S: Final = 20
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of our own in it
 
@@ -70,10 +70,15 @@ def _built(reader: str) -> Path:
 
 
 def _fuzz(reader: str, corpus: Path, directory: Path, more_runs: int | None) -> str:
-    """Run the target; returns how it ended, with the input of a failure in Base64."""
+    """Run the target; returns how it ended, and the file that holds the input of a failure."""
     runs, seed = (more_runs, 0) if more_runs else (_RUNS[reader], 1)
     in_memory = _MEMORY if os.access(_MEMORY, os.W_OK) else directory
-    limits_of_it = (f"-max_len={_LONGEST_BYTES}", f"-timeout={_HANG_S}", "-rss_limit_mb=512")
+    limits_of_it = (
+        f"-max_len={_LONGEST_BYTES}",
+        f"-timeout={_HANG_S}",
+        "-rss_limit_mb=512",
+        f"-artifact_prefix={corpus}.",
+    )
     # Each input is a file of its own, and files on a disk take ten times as long.
     with tempfile.TemporaryDirectory(dir=in_memory) as where:
         ran = subprocess.run(

@@ -1,7 +1,6 @@
 """Processes: whatever happens to one, the others go on, and the limit holds for all together."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from hami_dra.node.limits import (
     DriverUsage,
 )
 from tests.native.conftest import UUIDS, Built, Container
+from tests.native.namespaces import unshare
 
 _HOLD = """
 cuda = Cuda()
@@ -295,16 +295,50 @@ def test_a_program_that_replaces_itself_begins_anew(limited: Container) -> None:
     assert told == [0, 0]
 
 
-def test_a_spawned_child_is_one_more_process(limited: Container) -> None:
-    told = limited.run("""
-        import subprocess
-        cuda = Cuda()
-        cuda.alloc(600 * MIB)
-        text = "from tests.native.cuda import *; tell(Cuda().alloc(600 * MIB)[0])"
-        tell(int(subprocess.check_output([sys.executable, "-S", "-c", text])))
-    """)
+_SPAWNS = {
+    "vfork": """
+        pid_t child = vfork();
+        if (!child) {
+            execve(arguments[0], arguments, environ);
+            _exit(9);
+        }""",
+    "posix_spawn": """
+        pid_t child = 0;
+        posix_spawn(&child, arguments[0], NULL, NULL, arguments, environ);""",
+}
 
-    assert told == 2
+
+@pytest.mark.parametrize("how", _SPAWNS)
+def test_a_spawned_child_is_one_more_process(built: Built, limited: Container, how: str) -> None:
+    """It begins in the memory of its parent, whose books must not become its own."""
+    source = f"""
+    #include <dlfcn.h>
+    #include <spawn.h>
+    #include <stdio.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    #define CALL(name, ...) ((int (*)())dlsym(driver, name))(__VA_ARGS__)
+    extern char **environ;
+    int main(int count, char **names) {{
+        void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context;
+        unsigned long long address = 0;
+        CALL("cuInit", 0);
+        CALL("cuDevicePrimaryCtxRetain", &context, 0);
+        CALL("cuCtxSetCurrent", context);
+        int result = CALL("cuMemAlloc_v2", &address, (size_t)600 << 20), status = 0;
+        if (count > 1)
+            return result;
+        char *arguments[] = {{ names[0], "child", NULL }};
+        {_SPAWNS[how]}
+        waitpid(child, &status, 0);
+        int freed = CALL("cuMemFree_v2", address);
+        int again = CALL("cuMemAlloc_v2", &address, (size_t)1000 << 20);
+        printf("[%d, %d, %d, %d]", result, WEXITSTATUS(status), freed, again);
+        return 0;
+    }}"""
+    program = built.compile(limited.directory / "spawn", source, "-ldl")
+
+    assert limited.run([str(program)]) == [0, 2, 0, 0]
 
 
 @pytest.mark.foreign
@@ -446,17 +480,13 @@ def test_an_update_that_the_agent_did_not_finish_changes_nothing(container: Cont
     assert told == [0, 2]
 
 
-def _unshare() -> list[str]:
-    unshare = shutil.which("unshare")
-    assert unshare, "util-linux is part of every distribution"
-    return [unshare, "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
-
-
 def test_processes_of_another_pid_namespace_are_not_taken_for_dead(limited: Container) -> None:
     """Their PIDs mean nothing here; only the agent can say that they are gone."""
     path = limited.claims / "one"
     text = "from tests.native.cuda import *; import sys; c = Cuda(); tell(c.alloc(800 * MIB)[0]); sys.stdin.readline()"
-    holder = limited.start([*_unshare(), sys.executable, "-S", "-c", text])
+    holder = limited.start(
+        [*unshare("--pid", "--fork", "--mount-proc"), sys.executable, "-S", "-c", text]
+    )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "0\n", holder.communicate()
 
