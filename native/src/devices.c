@@ -90,15 +90,20 @@ static void after_fork(void)
     atomic_store_explicit(&vgpu_phase, VGPU_UNKNOWN, memory_order_release);
 }
 
+void vgpu_watch_forks(void)
+{
+    static _Atomic bool is_watching;
+    if (!atomic_exchange(&is_watching, true) && pthread_atfork(NULL, NULL, after_fork) != 0)
+        atomic_store(&is_watching, false);
+}
+
 static int begin(void)
 {
-    static bool is_registered;
     int count = 0;
     vgpu_real_of(HOOK_cuInit);
     if (!HAS(cuDeviceGetCount) || DRIVER(cuDeviceGetCount)(&count) != CUDA_SUCCESS)
         return VGPU_UNKNOWN;
-    if (!is_registered)
-        is_registered = pthread_atfork(NULL, NULL, after_fork) == 0;
+    vgpu_watch_forks();
     if (!vgpu_claims_open())
         return VGPU_FREE;
     if (!find_devices())

@@ -21,6 +21,7 @@ from hami_dra.node.limits import (
 )
 from tests.native.conftest import UUIDS, Built, Container
 from tests.native.namespaces import unshare
+from tests.native.test_view import NVML
 
 _HOLD = """
 cuda = Cuda()
@@ -284,6 +285,30 @@ def test_a_child_that_was_forked_before_start_has_books_of_its_own(limited: Cont
     assert told == [0, 0, 0]
 
 
+def test_a_child_of_a_process_that_asked_nvml_alone_has_books_of_its_own(
+    limited: Container,
+) -> None:
+    """As a launcher of workers does; what a killed child held must not stay charged to its parent."""
+    told = limited.run(
+        NVML
+        + """
+before = memory(0)
+reading, writing = os.pipe()
+child = os.fork()
+if not child:
+    os.write(writing, b"%d" % Cuda().alloc(800 * MIB)[0])
+    signal.pause()
+result = int(os.read(reading, 1))
+held = memory(0)
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+tell([before, result, held, Cuda().alloc(400 * MIB)[0]])
+"""
+    )
+
+    assert told == [[1000, 1000, 0], 0, [1000, 200, 800], 0]
+
+
 def test_a_program_that_replaces_itself_begins_anew(limited: Container) -> None:
     told = limited.run("""
         if len(sys.argv) == 1:
@@ -446,6 +471,27 @@ def test_a_usage_file_that_is_overwritten_later_ends_nobody(
 
     assert process.returncode == 0, said
     assert told.strip().endswith("0, 2]")
+
+
+def test_a_lock_that_is_overwritten_later_leaves_what_is_held(container: Container) -> None:
+    path = container.claim(DeviceLimit(UUIDS[0], 1000 << 20)) / "usage"
+    process = container.start("""
+        cuda = Cuda()
+        first = cuda.alloc(600 * MIB)
+        tell(first[0])
+        sys.stdin.readline()
+        tell([cuda.alloc(600 * MIB)[0], cuda.used() >> 20, cuda.free(first[1]), cuda.used()])
+    """)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "0\n"
+    with path.open("r+b") as usage:
+        usage.seek(128)
+        usage.write(b"\xff" * 48)
+
+    told, said = process.communicate("\n", timeout=120)
+
+    assert told == "[2, 600, 0, 0]\n", said
+    assert "this process alone" in said
 
 
 @pytest.mark.parametrize("content", [b"", b"VGPUCTRL\x02\0\0\0", b"x" * 79936])
