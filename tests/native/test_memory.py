@@ -45,6 +45,12 @@ def test_a_refusal_says_what_was_asked_and_what_is_used(limited: Container) -> N
     assert "refused 4194304000 bytes on GPU 0: 0 of 1048576000 bytes are in use" in limited.said
 
 
+def test_a_hundred_refusals_are_said_in_five_lines(limited: Container) -> None:
+    limited.run("cuda = Cuda(); [cuda.alloc(4000 * MIB) for _ in range(100)]")
+
+    assert limited.said.count("refused") == 5
+
+
 ROUND_TRIPS = {
     "plain": "address = cuda.alloc(SIZE)[1]; cuda.free(address)",
     "pitched": "address = cuda.pitched(1 << 20, 100)[1]; cuda.free(address)",
@@ -187,6 +193,27 @@ def test_memory_on_the_host_is_not_charged(limited: Container) -> None:
     """)
 
     assert told == [0, 0, 0]
+
+
+def test_a_thread_without_a_context_is_charged_where_its_call_says(limited: Container) -> None:
+    """Only what names its device can be allocated there; all else is the driver's to refuse."""
+    told = limited.run("""
+        cuda = Cuda(1)
+        told = []
+        def work():
+            free, total = ctypes.c_size_t(), ctypes.c_size_t()
+            told.extend([cuda.alloc(MIB)[0], cuda.managed(MIB)[0], cuda.alloc_async(MIB)[0],
+                         cuda.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total)),
+                         cuda.create(600 * MIB)[0], cuda.create(600 * MIB)[0]])
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        second = cuda.used() >> 20
+        cuda.use(0)
+        tell([told, second, cuda.used()])
+    """)
+
+    assert told == [[201, 201, 201, 201, 0, 2], 600, 0]
 
 
 def test_a_pool_is_charged_for_what_it_keeps_back(limited: Container) -> None:
