@@ -237,6 +237,23 @@ def test_programs_without_cuda_run_as_before(container: Container) -> None:
         assert (process.returncode, told.strip(), said) == (0, "42", "")
 
 
+def test_a_machine_without_a_driver_says_so_as_before(container: Container) -> None:
+    """A program that looks for a driver and finds none must not take us for one."""
+    text = """
+        try:
+            ctypes.CDLL("libcuda.so.1")
+            driver = "loaded"
+        except OSError as error:
+            driver = str(error)
+        tell([driver, hasattr(ctypes.CDLL(None), "cuInit")])
+    """
+
+    with_us = container.run(text, LD_LIBRARY_PATH="")
+
+    assert with_us == container.run(text, LD_LIBRARY_PATH="", LD_PRELOAD="")
+    assert with_us[1] is False
+
+
 @pytest.mark.foreign
 def test_nothing_happens_before_the_driver_is_initialised(container: Container) -> None:
     told = container.run(
@@ -256,9 +273,10 @@ def test_nothing_happens_before_the_driver_is_initialised(container: Container) 
     assert told == [False, 0o077, [True, True], True]
 
 
-@pytest.fixture
-def shipped(built: Built) -> Iterator[ELFFile]:
-    with built.shipped.open("rb") as file:
+@pytest.fixture(params=["x86_64", "aarch64"])
+def shipped(request: pytest.FixtureRequest) -> Iterator[ELFFile]:
+    """What `make native` makes for a processor."""
+    with _release(request.param).open("rb") as file:
         yield ELFFile(file)
 
 
