@@ -7,6 +7,7 @@ its body means nothing to us. The file before this one is kept beside it.
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -111,19 +112,24 @@ class Checkpoint:
     def version(self) -> bytes | None:
         """Return the header, which tells one content from another; None if there is no file."""
         try:
-            with (self._directory / NAME).open("rb", buffering=0) as file:
-                return file.read(_LONGEST_HEADER).partition(b"\n")[0]
+            descriptor = os.open(self._directory / NAME, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
+        try:
+            return os.read(descriptor, _LONGEST_HEADER).partition(b"\n")[0]
+        finally:
+            os.close(descriptor)
 
-    def save(self, content: Content) -> None:
-        """Replace what is remembered.
+    def save(self, content: Content) -> bytes:
+        """Replace what is remembered; return its header, which is its version.
 
         Raises:
             OSError: if it cannot be written; what was remembered before still is.
         """
         path, previous = self._directory / NAME, self._directory / PREVIOUS
-        self._files.write_keeping(path, previous, encode(content), mode=0o600)
+        data = encode(content)
+        self._files.write_keeping(path, previous, data, mode=0o600)
+        return data[: data.index(b"\n")]
 
     def remove(self) -> None:
         """Remember nothing; the older file goes first, so that it never speaks for the newer.

@@ -1,5 +1,6 @@
 """The files of claims: the CDI file for the runtime, and what containers are given of ours."""
 
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,10 +52,19 @@ class ClaimFiles:
         try:
             if anew or self._sizes(record.uid) != _WHOLE:
                 self._make(record, limits)
-            if read(path) != document:
+            if anew or read(path) != document:
                 self._files.write(path, document)
         except (OSError, ValueError) as error:
             raise sentence(error) from error
+
+    def stand(self, record: Record) -> bool:
+        """Tell whether a claim's files are as they must be; what cannot be read is not."""
+        try:
+            _, document = self._spec(record)
+            is_whole = self._sizes(record.uid) == _WHOLE
+            return is_whole and read(self._directories.spec(record.uid)) == document
+        except (OSError, PrepareError):
+            return False
 
     def fed(self, record: Record) -> Fed | None:
         """Return what of a claim's files is fed; None for cards that are not on this node now."""
@@ -113,16 +123,17 @@ class ClaimFiles:
     def _sizes(self, uid: str) -> tuple[int | None, int | None]:
         """Return the sizes of `control` and `usage`; containers cannot write the first."""
         directory = self._directories.claim(uid)
-        return _size(directory / "control"), _size(directory / "usage")
+        return _size(f"{directory}/control"), _size(f"{directory}/usage")
 
     def _make(self, record: Record, limits: Sequence[CardLimit]) -> None:
         directory = self._directories.claim(record.uid)
-        self._files.make_directory(directory)
-        if _size(directory / "usage") not in (None, USAGE_BYTES):
+        is_new = self._files.make_directory(directory)
+        if not is_new and _size(f"{directory}/usage") not in (None, USAGE_BYTES):
             self._files.remove(directory / "usage")
         # As it will be once all files are there, which is when anybody looks at it.
-        text = replace(record, state=State.PREPARED).text
-        self._files.write(directory / RECORD, text.encode(), mode=0o600)
+        text = replace(record, state=State.PREPARED).text.encode()
+        write = self._files.create if is_new else self._files.write
+        write(directory / RECORD, text, mode=0o600)
         self._files.step("create control and usage")
         limit_files.create(directory, _control(record, limits))
 
@@ -152,9 +163,9 @@ def _device_limit(limit: CardLimit) -> DeviceLimit:
     )
 
 
-def _size(path: Path) -> int | None:
+def _size(path: str) -> int | None:
     try:
-        return path.stat(follow_symlinks=False).st_size
+        return os.lstat(path).st_size
     except FileNotFoundError:
         return None
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from hami_dra.migration import Json
 from hami_dra.node.allocation import PrepareError
@@ -28,7 +28,7 @@ from hami_dra.node.record import Record, State
 from hami_dra.node.share import Share
 from hami_dra.node.strictness import of_claim
 from hami_dra.node.turns import Turns
-from hami_dra.node.work import Done, Work, together, value
+from hami_dra.node.work import Done, Job, Take, Work, together, value
 
 T = TypeVar("T")
 
@@ -85,14 +85,26 @@ class Claims:
         with self._mutex:
             return self._books.get(uid) is not None
 
-    def together(self, works: Sequence[Work[Any]]) -> list[Done]:
-        """Do works of this machine side by side.
+    def standing(self, uid: str) -> tuple[Share, ...] | None:
+        """Return what a prepared claim holds if all its files are right; changes nothing.
+
+        This takes no turn and reads files in memory alone, so it may be called where nothing may
+        wait. Whoever removes a claim removes first what is looked at last, the runtime's file.
+        """
+        with self._mutex:
+            record = self._books.get(uid)
+        if record is None or record.state is not State.PREPARED:
+            return None
+        return record.shares if self._files.stand(record) else None
+
+    def together(self, take: Take) -> None:
+        """Do jobs of this machine side by side, and those that come meanwhile.
 
         Raises:
             PrepareError: if a newer release has taken over the checkpoint.
         """
         with self._turns.turn():
-            return together(works, self._save)
+            together(take, self._save)
 
     def repeat(self, uid: str) -> tuple[Share, ...] | None:
         """Do `repeating` alone."""
@@ -244,8 +256,7 @@ class Claims:
             content = replace(
                 self._content, records=self._books.all(), unreadable=dict(self._unreadable)
             )
-        self._checkpoint.save(content)
-        self._seen = self._checkpoint.version()
+        self._seen = self._checkpoint.save(content)
 
     def _catch_up(self) -> None:
         """Take in what another agent of this node has written since."""
@@ -264,8 +275,14 @@ class Claims:
         self._seen = self._checkpoint.version()
 
     def _alone(self, work: Work[T]) -> T:
-        [done] = self.together([work])
-        found: T = value(done)
+        ended: list[Done] = []
+        jobs = [Job(work, ended.append)]
+
+        def take() -> list[Job]:
+            return [jobs.pop()] if jobs else []
+
+        self.together(take)
+        found: T = value(ended[0])
         return found
 
 

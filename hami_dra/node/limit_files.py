@@ -41,17 +41,18 @@ def create(directory: Path, control: Control) -> None:
         OSError: if the directory is missing or cannot be written.
         ValueError: if the limits cannot be written down.
     """
-    temporary = directory / ".control"
-    with _opened(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC) as descriptor:
+    folder = os.fspath(directory)
+    with _opened(f"{folder}/.control", os.O_CREAT | os.O_WRONLY | os.O_TRUNC) as descriptor:
         _write(descriptor, encode_control(control), 0)
         os.fchmod(descriptor, _CONTROL_MODE)
-    temporary.replace(directory / "control")
+    os.replace(f"{folder}/.control", f"{folder}/control")  # noqa: PTH105 - strings already
     with (
         contextlib.suppress(FileExistsError),
-        _opened(directory / "usage", os.O_CREAT | os.O_EXCL | os.O_WRONLY) as descriptor,
+        _opened(f"{folder}/usage", os.O_CREAT | os.O_EXCL | os.O_WRONLY) as descriptor,
     ):
-        # Real blocks: a full disk must show here, not as SIGBUS in a container.
-        os.posix_fallocate(descriptor, 0, USAGE_BYTES)
+        # Without blocks, which the library asks for before it touches them: most of a megabyte of
+        # memory that only containers that compute need, and that is then counted as theirs.
+        os.ftruncate(descriptor, USAGE_BYTES)
         os.fchmod(descriptor, _USAGE_MODE)
 
 
@@ -125,7 +126,7 @@ def _limits(control: Control) -> Control:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
+def _opened(path: Path | str, flags: int) -> Iterator[int]:
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         yield descriptor

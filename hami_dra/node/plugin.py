@@ -7,8 +7,9 @@ answered while the disk is slow.
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from hami_dra.kube.errors import ApiError, UnreachableError
 from hami_dra.migration import Json
@@ -17,7 +18,7 @@ from hami_dra.node.allocation import PrepareError
 from hami_dra.node.messages import ClaimReference, Prepared, PreparedDevice
 from hami_dra.node.metrics import Metrics, Outcome
 from hami_dra.node.share import Share
-from hami_dra.node.work import Done, Work, Worker
+from hami_dra.node.work import Done, Job, Take, Work, Worker
 
 FindClaim = Callable[[ClaimReference], Awaitable[Json | None]]
 """Read a claim; None if it is gone or another one has its name."""
@@ -34,8 +35,11 @@ class Machine(Protocol):
     def knows(self, uid: str) -> bool:
         """Tell whether a claim is remembered."""
 
-    def together(self, works: Sequence[Work[Any]]) -> Sequence[Done]:
-        """Do works of this machine side by side."""
+    def standing(self, uid: str) -> tuple[Share, ...] | None:
+        """Return what a prepared claim holds if nothing has to be done for it; never waits."""
+
+    def together(self, take: Take) -> None:
+        """Do jobs of this machine side by side, and those that come meanwhile."""
 
     def repeating(self, uid: str) -> Work[tuple[Share, ...] | None]:
         """Return what a prepared claim holds, or None."""
@@ -71,6 +75,9 @@ class Plugin:
             claims: the claims.
             left_s: tells how long the kubelet still waits; None is for ever.
         """
+        if len(claims) == 1:
+            # The usual case, which needs no task of its own.
+            return {claims[0].uid: await self._prepare(claims[0], left_s)}
         answers = await asyncio.gather(*(self._prepare(claim, left_s) for claim in claims))
         return {claim.uid: answer for claim, answer in zip(claims, answers, strict=True)}
 
@@ -85,13 +92,17 @@ class Plugin:
         Args:
             limit_s: how long work on claims may keep us waiting.
         """
+        has_moved = threading.Event()
+
+        def moved(_: Done) -> None:
+            has_moved.set()
+
         try:
-            self._worker.begin(_nothing()).result(limit_s)
-        except TimeoutError:
-            return f"work on claims has not moved for {limit_s:g} s"
-        except (PrepareError, RuntimeError):
-            pass  # it moves, and why it refuses is told elsewhere; or it is stopping
-        return ""
+            self._worker.begin(Job(_nothing(), moved))
+        except RuntimeError:
+            return ""  # it is stopping
+        # It moves even if it refuses; why is told elsewhere.
+        return "" if has_moved.wait(limit_s) else f"work on claims has not moved for {limit_s:g} s"
 
     def close(self) -> None:
         """Wait for what is being done."""
@@ -100,9 +111,9 @@ class Plugin:
     async def _prepare(self, claim: ClaimReference, left_s: Callable[[], float | None]) -> Prepared:
         with self._metrics.call("prepare") as call:
             try:
-                shares = None
-                if self._machine.knows(claim.uid):
-                    call.outcome = Outcome.REPEATED
+                call.outcome = Outcome.REPEATED
+                shares = self._machine.standing(claim.uid)
+                if shares is None and self._machine.knows(claim.uid):
                     shares = await self._worker.done(self._machine.repeating(claim.uid))
                 if shares is None:
                     call.outcome = Outcome.DONE
@@ -162,7 +173,11 @@ class Refusing:
         """Say yes: nobody has to be asked about what is refused."""
         return True
 
-    def together(self, works: Sequence[Work[Any]]) -> Sequence[Done]:  # noqa: ARG002 - the protocol's
+    def standing(self, uid: str) -> tuple[Share, ...] | None:  # noqa: ARG002 - the protocol's
+        """Know of nothing."""
+        return None
+
+    def together(self, take: Take) -> None:  # noqa: ARG002 - the protocol's
         """Refuse."""
         raise PrepareError(self._why)
 

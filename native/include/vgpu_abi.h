@@ -4,7 +4,8 @@
  *   /run/vgpu/claims/<claim uid>/control   written by the agent, read-only in the container
  *   /run/vgpu/claims/<claim uid>/usage     written by the container, read by the agent
  *
- * The agent makes both: control with its content, usage as zeros of VGPU_USAGE_BYTES.
+ * The agent makes both: control with its content, usage as VGPU_USAGE_BYTES of nothing, which reads as zeros.
+ * The first process that uses it sees to it that there is memory behind all of it.
  * A process adds up all claims it finds, by GPU UUID.
  * Device number i of control and device number i of usage are the same GPU for the life of the claim.
  *

@@ -52,16 +52,28 @@ static bool lock_file(int fd)
     return false;
 }
 
-/* Gives a file that we may make its size, with real blocks: a full disk must show here, not at a later write.
- */
+/* The size of the file, with memory behind all of it: to touch what has none would end the program. */
+static bool fill(int fd)
+{
+    return lock_file(fd) && posix_fallocate(fd, 0, VGPU_USAGE_BYTES) == 0 && flock(fd, LOCK_UN) == 0;
+}
+
+/* The agent's file is empty, and costs memory from the first process that uses it. */
+static bool was_filled(int fd)
+{
+    uint32_t state;
+    return pread(fd, &state, sizeof state, offsetof(struct vgpu_usage, state)) == sizeof state
+        && state == VGPU_USAGE_READY;
+}
+
 static bool has_size(int fd, bool may_create)
 {
     struct stat found;
     if (fstat(fd, &found) || !S_ISREG(found.st_mode))
         return false;
-    if (found.st_size == 0 && may_create)
-        return lock_file(fd) && posix_fallocate(fd, 0, VGPU_USAGE_BYTES) == 0 && flock(fd, LOCK_UN) == 0;
-    return found.st_size == VGPU_USAGE_BYTES;
+    if (found.st_size != VGPU_USAGE_BYTES && (found.st_size != 0 || !may_create))
+        return false;
+    return was_filled(fd) || fill(fd);
 }
 
 static int open_file(const char* path, bool may_create)

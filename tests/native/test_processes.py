@@ -447,6 +447,37 @@ def test_a_damaged_usage_file_is_said_and_the_limit_still_holds(
     assert "this process alone" in lines[0]
 
 
+def test_books_get_memory_from_the_first_process_that_computes(limited: Container) -> None:
+    usage = limited.claims / "one" / "usage"
+    before = usage.stat()
+
+    assert limited.run("tell(Cuda().alloc(600 * MIB)[0])") == 0
+
+    assert before.st_size == usage.stat().st_size == USAGE_BYTES
+    assert before.st_blocks == 0, "nobody pays for the books of a container that does not compute"
+    assert usage.stat().st_blocks * 512 >= USAGE_BYTES
+
+
+def test_books_that_find_no_memory_end_nobody(limited: Container) -> None:
+    """To touch what has no memory behind it would end the program with SIGBUS."""
+    full = limited.directory / "full"
+    full.mkdir()
+    script = f"""
+        mount -t tmpfs -o size=256k none {full} && mkdir -p {full}/claims/one &&
+        cd {limited.claims}/one && cp --sparse=always control usage {full}/claims/one &&
+        dd if=/dev/zero of={full}/rest status=none
+        test -s {full}/rest && exec {sys.executable} -S -c 'from tests.native.cuda import *
+cuda = Cuda()
+tell([cuda.alloc(600 * MIB)[0], cuda.alloc(600 * MIB)[0]])'
+    """
+    shell = [*unshare("--mount"), "sh", "-c", script]
+
+    told = limited.run(shell, VGPU_CLAIMS_DIRECTORY=str(full / "claims"))
+
+    assert told == [0, 2]
+    assert "this process alone" in limited.said
+
+
 @pytest.mark.parametrize("content", [b"\0", b"\xff", b"\x10"], ids=["zeros", "ones", "sixteens"])
 def test_a_usage_file_that_is_overwritten_later_ends_nobody(
     container: Container, content: bytes

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,10 @@ from hami_dra.node.limits import decode_control
 from hami_dra.node.prepare import Node
 from hami_dra.node.record import State
 from hami_dra.node.turns import SecondAgentError, claim_for_life
-from hami_dra.node.work import value
+from hami_dra.node.work import Done, Work, value
 from tests.hami_dra.node.cdi_validator import validate_all
 from tests.hami_dra.node.claims import CARDS, DRIVER, NODE, Disk, claim, result
+from tests.hami_dra.node.works import in_order
 
 
 @pytest.fixture
@@ -425,13 +427,18 @@ def small_claims(disk: Disk, count: int) -> list[Json]:
     ]
 
 
+def at_once(claims: Claims, works: Sequence[Work[Any]]) -> list[Done]:
+    """Have works done side by side and return how each ended."""
+    return in_order(claims.together, works)
+
+
 def test_claims_that_come_together_share_the_writes_of_the_checkpoint(disk: Disk) -> None:
     steps: list[str] = []
     wanted = small_claims(disk, 30)
     claims = disk.start(steps.append)
     steps.clear()
 
-    done = claims.together([claims.preparing(each) for each in wanted])
+    done = at_once(claims, [claims.preparing(each) for each in wanted])
 
     assert all(value(each) for each in done)
     assert steps.count(f"write {NAME}") == 2
@@ -447,7 +454,7 @@ def test_one_of_many_that_is_refused_hurts_none_of_the_others(disk: Disk) -> Non
         claim(result(2), name="last"),
     )
 
-    done = claims.together([claims.preparing(each) for each in (first, big, last)])
+    done = at_once(claims, [claims.preparing(each) for each in (first, big, last)])
 
     assert [isinstance(each, PrepareError) for each in done] == [False, True, False]
     assert len(claims.records()) == 2
@@ -473,14 +480,15 @@ def test_a_process_that_ends_while_it_does_many_leaves_a_state_that_works(tmp_pa
 
 def both(claims: Claims, wanted: list[Json]) -> None:
     """Prepare all, then let go of the first and take the others again."""
-    claims.together([claims.preparing(each) for each in wanted])
+    at_once(claims, [claims.preparing(each) for each in wanted])
     first, *others = wanted
-    claims.together(
+    at_once(
+        claims,
         [
             claims.unpreparing(first["metadata"]["uid"]),
             *(claims.repeating(each["metadata"]["uid"]) for each in others),
             claims.preparing(first),
-        ]
+        ],
     )
 
 

@@ -248,6 +248,16 @@ async def test_the_liveness_probe_sees_work_that_hangs(short_path: Path) -> None
     assert agent.plugin.stuck(0.0) == "", "an agent that stops is not stuck"
 
 
+async def test_a_repeated_prepare_waits_for_nobody(short_path: Path) -> None:
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
+        wanted = agent.store(claim(result()))
+        first = await plugin.prepare(wanted)
+        with (agent.disk.state / "lock").open() as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+
+            assert await asyncio.wait_for(plugin.prepare(wanted), 30) == first
+
+
 async def test_calls_in_progress_end_well_when_the_agent_stops(short_path: Path) -> None:
     async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         wanted = agent.store(claim(result()))

@@ -1,17 +1,19 @@
-"""What the agent's own calls cost: the kubelet is the tests' fake one, the API server is real.
+"""What the agent's own calls cost: the calls come from a program in Go, the API server is real.
 
 The agent runs as its pod would: with the service account, policy and directories that are shipped,
 files of claims and of the runtime in memory as `/run` is on any host, its checkpoint on the disk.
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +28,18 @@ from hami_dra.node.messages import ClaimReference
 from hami_dra.node.simulated import cards
 from tests.hami_dra.node.fake_kubelet import FakeKubelet, RegisteredPlugin
 from tests.node import account
-from tests.node.bench import example_driver
+from tests.node.bench import programs
 
 CLAIMS = 200
 PARALLEL = 8
+ROUNDS = 5
+CALLS = (
+    ("empty call", "empty"),
+    ("prepare", "prepare"),
+    ("repeated prepare", "prepare"),
+    ("unprepare", "unprepare"),
+    ("repeated unprepare", "unprepare"),
+)
 CARDS = 20
 NODE = "bench"
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a file system in memory, not a secret's place
@@ -113,52 +123,87 @@ class Bench:
         return ClaimReference("default", made["metadata"]["uid"], f"c{number}")
 
 
-async def timed(
-    title: str, claims: Sequence[ClaimReference], call: Callable[[ClaimReference], Awaitable[str]]
-) -> None:
-    """Call for every claim, so many at a time, and print how long a call took."""
+@dataclass(frozen=True)
+class Caller:
+    """Calls a driver as the kubelet does, which is written in Go too.
+
+    Attributes:
+        process: the program.
+        claims: what it calls for, as it wants them.
+    """
+
+    process: asyncio.subprocess.Process
+    claims: str
+
+    async def took(self, method: str) -> list[float]:
+        """Call for every claim, some at a time; return what each call took, in milliseconds."""
+        entrance, exit_ = self.process.stdin, self.process.stdout
+        assert entrance is not None
+        assert exit_ is not None
+        entrance.write(f"{method} {self.claims}\n".encode())
+        answer = (await exit_.readline()).split()
+        assert answer, "a call failed"
+        return [int(each) / 1e3 for each in answer]
+
+
+@contextlib.asynccontextmanager
+async def calling(
+    plugin: RegisteredPlugin, claims: Sequence[ClaimReference]
+) -> AsyncIterator[Caller]:
+    """Start the program that calls a driver for these claims."""
+    process = await asyncio.create_subprocess_exec(
+        programs.kubelet(),
+        plugin.information.endpoint,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=2**20,
+    )
+    try:
+        yield Caller(
+            process, " ".join(f"{each.namespace}/{each.name}/{each.uid}" for each in claims)
+        )
+    finally:
+        process.kill()
+        await process.wait()
+
+
+def tell(title: str, rounds: Sequence[Sequence[float]]) -> None:
+    """Print how long calls took: the medians of the rounds' medians and of their 99 % marks."""
+    middle, late = (
+        statistics.median(sorted(each)[len(each) * part // 100] for each in rounds)
+        for part in (50, 99)
+    )
+    print(f"{title:<34} p50 {middle:6.1f} ms   p99 {late:6.1f} ms")
+
+
+async def calls(bench: Bench, plugin: RegisteredPlugin) -> None:
+    """Measure the kubelet's calls, some rounds of each kind in turns."""
+    claims = [await bench.claim(number) for number in range(CLAIMS)]
+    found: dict[str, list[list[float]]] = {}
+    async with calling(plugin, claims) as caller:
+        for _ in range(ROUNDS):
+            for title, method in CALLS:
+                found.setdefault(title, []).append(await caller.took(method))
+            found.setdefault("reading a claim, without a driver", []).append(
+                await readings(bench, claims)
+            )
+    for title, rounds in found.items():
+        tell(title, rounds)
+
+
+async def readings(bench: Bench, claims: Sequence[ClaimReference]) -> list[float]:
+    """Read every claim from the API server, some at a time; return what each took, in ms."""
     waiting, taken = list(claims), list[float]()
 
     async def work() -> None:
         while waiting:
             claim = waiting.pop()
             started = time.perf_counter()
-            assert (error := await call(claim)) == "", error
-            taken.append(time.perf_counter() - started)
+            await bench.session.get(f"{_CLAIMS}/{claim.name}")
+            taken.append((time.perf_counter() - started) * 1e3)
 
-    started = time.perf_counter()
     await asyncio.gather(*(work() for _ in range(PARALLEL)))
-    total = time.perf_counter() - started
-    taken.sort()
-    middle, late = taken[len(taken) // 2], taken[len(taken) * 99 // 100]
-    rate = len(taken) / total
-    print(f"{title:<34} p50 {middle * 1e3:6.1f} ms   p99 {late * 1e3:6.1f} ms   {rate:6.0f}/s")
-
-
-async def calls(bench: Bench, plugin: RegisteredPlugin) -> None:
-    """Measure the kubelet's calls."""
-    claims = [await bench.claim(number) for number in range(CLAIMS)]
-
-    async def nothing(_: ClaimReference) -> str:
-        await plugin.prepare()
-        return ""
-
-    async def read(claim: ClaimReference) -> str:
-        found = await bench.session.get(f"{_CLAIMS}/{claim.name}")
-        return "" if found["metadata"]["uid"] == claim.uid else "another claim"
-
-    async def prepare(claim: ClaimReference) -> str:
-        return (await plugin.prepare(claim))[claim.uid].error
-
-    async def unprepare(claim: ClaimReference) -> str:
-        return (await plugin.unprepare(claim))[claim.uid]
-
-    await timed("empty call", claims, nothing)
-    await timed("reading a claim, without an agent", claims, read)
-    await timed("prepare", claims, prepare)
-    await timed("repeated prepare", claims, prepare)
-    await timed("unprepare", claims, unprepare)
-    await timed("repeated unprepare", claims, unprepare)
+    return taken
 
 
 def usage(pid: int) -> tuple[float, float]:
@@ -210,7 +255,7 @@ def theirs(bench: Bench) -> list[str]:
     for name in ("plugins_registry", "plugins"):
         (bench.root / name).mkdir(parents=True, exist_ok=True)
     return [
-        *(str(example_driver.program()), f"--node-name={NODE}", f"--num-devices={CARDS}"),
+        *(str(programs.example_driver()), f"--node-name={NODE}", f"--num-devices={CARDS}"),
         f"--kubelet-registrar-directory-path={bench.root / 'plugins_registry'}",
         f"--kubelet-plugins-directory-path={bench.root / 'plugins'}",
         *(f"--cdi-root={bench.memory / 'cdi'}", "--gpu-allow-multiple-allocations"),
@@ -226,7 +271,7 @@ AGENT = Subject(
     argv=ours,
 )
 EXAMPLE = Subject(
-    driver=example_driver.DRIVER,
+    driver=programs.DRIVER,
     device=lambda number: f"gpu-{number}",
     amounts={"memory": "1Gi"},
     argv=theirs,

@@ -2,7 +2,11 @@ module hami-dra/example
 
 go 1.26.6
 
-require sigs.k8s.io/dra-example-driver v0.4.0
+require (
+	google.golang.org/grpc v1.82.0
+	k8s.io/kubelet v0.36.2
+	sigs.k8s.io/dra-example-driver v0.4.0
+)
 
 require (
 	cyphar.com/go-pathrs v0.2.6 // indirect
@@ -66,7 +70,6 @@ require (
 	golang.org/x/text v0.40.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260511170946-3700d4141b60 // indirect
-	google.golang.org/grpc v1.82.0 // indirect
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
@@ -78,7 +81,6 @@ require (
 	k8s.io/dynamic-resource-allocation v0.36.2 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260512234627-ef417d054102 // indirect
-	k8s.io/kubelet v0.36.2 // indirect
 	k8s.io/utils v0.0.0-20260507154919-ff6756f316d2 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
