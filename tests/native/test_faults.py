@@ -1,14 +1,12 @@
 """Whatever fails, in the driver or in the machine: the program goes on, or is told that memory is out."""
 
 import re
-import shlex
 from typing import Final
 
 import pytest
 
 from hami_dra.node.limits import DeviceLimit
 from tests.native.conftest import NATIVE, UUIDS, Container
-from tests.native.namespaces import unshare
 
 _FAKE: Final = (NATIVE / "tests" / "fake" / "fake.def").read_text()
 _FUNCTIONS: Final = re.findall(r"^F\((\w+),", _FAKE, re.MULTILINE)
@@ -159,45 +157,6 @@ def test_a_process_without_address_space_gets_no_memory_beyond_its_limit(
     """)
 
     assert told == [2]
-
-
-_TWICE: Final = """
-    cuda = Cuda()
-    first = cuda.alloc(600 * MIB)
-    tell([first[0], cuda.alloc(600 * MIB)[0], cuda.free(first[1]), cuda.used()])
-"""
-
-
-def _alone(container: Container) -> list[str]:
-    return [line for line in container.said.splitlines() if "this process alone" in line]
-
-
-def test_a_usage_file_that_cannot_be_written_leaves_the_limit(limited: Container) -> None:
-    path = limited.claims / "one" / "usage"
-    bind = f"mount --bind {path} {path} && mount -o remount,ro,bind {path}"
-    command = shlex.join(limited.python(_TWICE))
-
-    told = limited.run([*unshare("--mount"), "sh", "-c", f"{bind} && exec {command}"])
-
-    assert told == [0, 2, 0, 0]
-    assert len(_alone(limited)) == 1
-
-
-def test_a_full_disk_leaves_the_limit(container: Container) -> None:
-    """The first process makes the shared file, and there is room for a tenth of it."""
-    disk = container.directory / "disk"
-    disk.mkdir()
-    command = shlex.join(container.python(_TWICE))
-    fill = f"mount -t tmpfs -o size=80k none {disk}"
-
-    told = container.run(
-        [*unshare("--mount"), "sh", "-c", f"{fill} && exec {command}"],
-        CUDA_DEVICE_MEMORY_LIMIT="1000m",
-        CUDA_DEVICE_MEMORY_SHARED_CACHE=str(disk / "cache"),
-    )
-
-    assert told == [0, 2, 0, 0]
-    assert len(_alone(container)) == 1
 
 
 def test_claims_that_cannot_be_read_grant_nothing(container: Container) -> None:
