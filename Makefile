@@ -90,6 +90,10 @@ native-test: $(STAMP) ## Run the tests of the native library on a fake driver.
 native-fuzz: $(STAMP) ## Fuzz what the native library reads for minutes: make native-fuzz RUNS=10000000.
 	@$(BIN)/pytest tests/native/test_fuzz.py -n auto --timeout=0 --fuzz-runs=$(or $(RUNS),1000000)
 
+.PHONY: native-old-libc
+native-old-libc: $(STAMP) ## Run the native library on another C library: make native-old-libc ROOT=DIR, an image's unpacked root.
+	@$(BIN)/python -m tests.native.old_libc "$(ROOT)"
+
 .PHONY: native-bench
 native-bench: native ## Measure the native library on a fake driver: make native-bench LIBRARY=PATH compares another.
 	@$(BIN)/python -m tests.native.bench $(if $(LIBRARY),--library "$(LIBRARY)") $(ARGS)

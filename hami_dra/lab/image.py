@@ -22,8 +22,6 @@ PROGRAMS: Final = ("sh", "cat", "env", "ls", "sleep", "base64", "touch", "grep",
 
 _FOLDERS: Final = ("dev", "etc", "proc", "run", "sys", "tmp")
 _LIBRARY: Final = re.compile(r"(?:=> )?(/\S+) \(0x")
-# Parts of glibc that images hold with it, whether or not a program of theirs needs them.
-_WITH_LIBC: Final = ("libdl.so.2", "libpthread.so.0")
 _MEDIA: Final = "application/vnd.oci.image"
 
 
@@ -141,11 +139,7 @@ def write_image(
         command: what it runs where a pod does not say.
     """
     layer = Layer()
-    found = {f"bin/{program}": _find(program) for program in programs}
-    layer.add_programs(found)
-    [libc] = [Path(each) for each in libraries(found.values()) if Path(each).name == "libc.so.6"]
-    for part in (libc.with_name(name) for name in _WITH_LIBC):
-        layer.add(str(part), part, mode=0o755)
+    layer.add_programs({f"bin/{program}": _find(program) for program in programs})
     config = {"Cmd": [*command], "Env": ["PATH=/bin"]}
     write_archive(path, name, layer, config)
 

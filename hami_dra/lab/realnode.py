@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from hami_dra.lab import build, nodeconfig, pki
 from hami_dra.lab.api import Api
 from hami_dra.lab.balancer import Balancer
-from hami_dra.lab.cache import user_cache
 from hami_dra.lab.cluster import Cluster
 from hami_dra.lab.containerd import Runtime, runtime
 from hami_dra.lab.failure import LabError
@@ -52,7 +51,8 @@ _KERNEL: Final = tuple(
 
 
 # Nodes share addresses and control groups of the host, so there is one at a time.
-_LOCK: Final = user_cache("node") / "real-node.lock"
+# Of the host and not of a user's cache: what it guards, addresses and paths, are the host's.
+_LOCK: Final = Path("/run/hami-dra-lab/real-node.lock")
 
 
 def why_not() -> str | None:

@@ -1,19 +1,22 @@
 """The files of claims: the CDI file for the runtime, and what containers are given of ours."""
 
+import operator
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from hami_dra.node import cdi, limit_files
 from hami_dra.node.allocation import PrepareError
+from hami_dra.node.cdi import Mount, NodeEdits
 from hami_dra.node.feed import Fed
 from hami_dra.node.files import Files, is_temporary, read, without_temporary
 from hami_dra.node.host import Directories, Host
 from hami_dra.node.limits import CONTROL_BYTES, USAGE_BYTES, ClaimFlag, Control, DeviceLimit
+from hami_dra.node.prepare import Node
 from hami_dra.node.record import Record, State
-from hami_dra.node.share import CardLimit, card_limits
+from hami_dra.node.share import CardLimit, Share, card_limits
 
 RECORD: Final = "record.json"
 """Beside a claim's files, for the day when the checkpoint is lost."""
@@ -36,6 +39,7 @@ class ClaimFiles:
         self._files = files
         self._directories = directories
         self._host = host
+        self._specs: dict[str, _Spec] = {}
 
     def have(self, record: Record, *, anew: bool = False) -> None:
         """Have a claim's files as they must be; what is right already is left alone.
@@ -47,22 +51,22 @@ class ClaimFiles:
         Raises:
             PrepareError: if that is not possible.
         """
-        limits, document = self._spec(record)
+        spec = self._spec(record)
         path = self._directories.spec(record.uid)
         try:
             if anew or self._sizes(record.uid) != _WHOLE:
-                self._make(record, limits)
-            if anew or read(path) != document:
-                self._files.write(path, document)
+                self._make(record, spec.limits)
+            if anew or read(path) != spec.text:
+                self._files.write(path, spec.text)
         except (OSError, ValueError) as error:
             raise sentence(error) from error
 
     def stand(self, record: Record) -> bool:
         """Tell whether a claim's files are as they must be; what cannot be read is not."""
         try:
-            _, document = self._spec(record)
+            text = self._spec(record).text
             is_whole = self._sizes(record.uid) == _WHOLE
-            return is_whole and read(self._directories.spec(record.uid)) == document
+            return is_whole and read(self._directories.spec(record.uid)) == text
         except (OSError, PrepareError):
             return False
 
@@ -82,6 +86,7 @@ class ClaimFiles:
         """
         self._files.remove(self._directories.spec(uid))
         self._files.remove_tree(self._directories.claim(uid))
+        self._specs.pop(uid, None)
 
     def remove_orphans(self, known: Collection[str]) -> tuple[str, ...]:
         """Remove the files of all claims but these, and of writes that never ended.
@@ -102,23 +107,28 @@ class ClaimFiles:
                 removed.append(path.name)
         return tuple(removed)
 
-    def _spec(self, record: Record) -> tuple[tuple[CardLimit, ...], bytes]:
-        cards = self._host.node().cards
-        for share in record.shares:
-            if share.uuid not in cards:
+    def _spec(self, record: Record) -> "_Spec":
+        """Return what the CDI file must say; rendered anew only when something changed."""
+        # The library is looked for each time: without it a container would run without limits.
+        library = tuple(self._host.library_mounts(record.library))
+        made_of = (record.shares, self._host.node(), self._host.edits(), library)
+        found = self._specs.get(record.uid)
+        if found is None or not found.is_of(made_of):
+            found = self._specs[record.uid] = self._rendered(record.uid, made_of)
+        return found
+
+    def _rendered(self, uid: str, made_of: "_Parts") -> "_Spec":
+        shares, node, edits, library = made_of
+        for share in shares:
+            if share.uuid not in node.cards:
                 raise PrepareError(
                     f"card {share.device} is not on this node any more; delete the pod so that it"
                     " is allocated anew"
                 )
-        limits = card_limits(record.shares, cards)
-        directory = self._directories.claim(record.uid)
-        mounts = (
-            *cdi.claim_mounts(record.uid, str(directory)),
-            *self._host.library_mounts(record.library),
-        )
-        edits = self._host.edits()
-        document = cdi.spec(record.uid, record.shares, limits, edits=edits, mounts=mounts)
-        return limits, cdi.render(document)
+        limits = card_limits(shares, node.cards)
+        mounts = (*cdi.claim_mounts(uid, str(self._directories.claim(uid))), *library)
+        document = cdi.spec(uid, shares, limits, edits=edits, mounts=mounts)
+        return _Spec(made_of, limits, cdi.render(document))
 
     def _sizes(self, uid: str) -> tuple[int | None, int | None]:
         """Return the sizes of `control` and `usage`; containers cannot write the first."""
@@ -136,6 +146,24 @@ class ClaimFiles:
         write(directory / RECORD, text, mode=0o600)
         self._files.step("create control and usage")
         limit_files.create(directory, _control(record, limits))
+
+
+_Parts: TypeAlias = tuple[tuple[Share, ...], Node, NodeEdits, tuple[Mount, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Spec:
+    """A CDI file's content, and what it was made of."""
+
+    made_of: _Parts
+    limits: tuple[CardLimit, ...]
+    text: bytes
+
+    def is_of(self, parts: _Parts) -> bool:
+        """Tell whether these are the parts it was made of."""
+        *ours, our_library = self.made_of
+        *others, library = parts
+        return our_library == library and all(map(operator.is_, ours, others))
 
 
 def _control(record: Record, limits: Sequence[CardLimit]) -> Control:

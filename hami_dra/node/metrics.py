@@ -82,9 +82,11 @@ class Metrics:
             registry=self.registry,
         )
         # Series that exist from the start let alerts see the first failure as an increase.
-        for method in ("prepare", "unprepare"):
-            for outcome in Outcome:
-                self._calls.labels(method, outcome)
+        self._ends = {
+            (method, outcome): self._calls.labels(method, outcome)
+            for method in ("prepare", "unprepare")
+            for outcome in Outcome
+        }
 
     @contextmanager
     def call(self, method: str) -> Iterator[Call]:
@@ -97,7 +99,7 @@ class Metrics:
                 call.outcome = Outcome.FAILED
                 raise
             finally:
-                self._calls.labels(method, call.outcome).inc()
+                self._ends[method, call.outcome].inc()
                 self._seconds.labels(method).observe(perf_counter() - started)
 
     def _gauge(self, name: str, text: str) -> Gauge:

@@ -13,6 +13,7 @@
 
 #define THREAD_LAUNCHES 100000
 #define ROUNDS 25 /* of which the least counts: the machine may have other work */
+#define THREAD_ROUNDS 200 /* and both cores must be free at once */
 
 typedef int (*launch_function)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
     unsigned, CUstream, void**, void**);
@@ -109,7 +110,7 @@ static void* launch_thread(void* argument)
 static double two_threads_ns(CUcontext context)
 {
     double least = 1e18;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < THREAD_ROUNDS; round++) {
         struct worker workers[2] = { { .context = context }, { .context = context } };
         for (int i = 0; i < 2; i++)
             pthread_create(&workers[i].thread, NULL, launch_thread, &workers[i]);

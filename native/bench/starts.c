@@ -1,8 +1,9 @@
 /*
- * What starting programs costs, in microseconds, the least of many: `starts one PRELOAD`, of a program that
- * does not know CUDA; `starts init PRELOAD`, of opening the driver and cuInit in a new program. And
- * `starts many NUMBER PRELOAD` prints the milliseconds from the first of so many starts at once until the
- * last has initialised CUDA and ended. The programs are this one.
+ * What starting programs costs, in microseconds, the least of many: `starts one PRELOAD...`, of a program
+ * that does not know CUDA; `starts init PRELOAD...`, of opening the driver and cuInit in a new program. Each
+ * prints a JSON list; the preloads take turns, because machines change from second to second. And `starts
+ * many NUMBER PRELOAD` prints the milliseconds from the first of so many starts at once until the last has
+ * initialised CUDA and ended. The programs are this one.
  */
 #include <dlfcn.h>
 #include <spawn.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #define ROUNDS 200
+#define MOST 8 /* preloads to compare */
 
 extern char** environ;
 
@@ -42,37 +44,43 @@ static void wait_for(int count)
 
 static double one_us(void)
 {
-    double least = 1e18;
-    for (int i = 0; i < ROUNDS; i++) {
-        double before = now_us();
-        start("nothing");
-        wait_for(1);
-        double took = now_us() - before;
-        least = took < least ? took : least;
-    }
-    return least;
+    double before = now_us();
+    start("nothing");
+    wait_for(1);
+    return now_us() - before;
 }
 
 /* The program says on its standard output how long it took. */
 static double init_us(void)
 {
-    double least = 1e18;
+    double took = 0;
+    int up[2];
     int own_output = dup(STDOUT_FILENO);
-    for (int i = 0; i < ROUNDS; i++) {
-        double took = 0;
-        int up[2];
-        if (own_output < 0 || pipe(up) || dup2(up[1], STDOUT_FILENO) < 0)
-            exit(1);
-        start("timed");
-        dup2(own_output, STDOUT_FILENO);
-        close(up[1]);
-        wait_for(1);
-        if (read(up[0], &took, sizeof took) != sizeof took)
-            exit(1);
-        close(up[0]);
-        least = took < least ? took : least;
+    if (own_output < 0 || pipe(up) || dup2(up[1], STDOUT_FILENO) < 0)
+        exit(1);
+    start("timed");
+    dup2(own_output, STDOUT_FILENO);
+    close(own_output);
+    close(up[1]);
+    wait_for(1);
+    if (read(up[0], &took, sizeof took) != sizeof took)
+        exit(1);
+    close(up[0]);
+    return took;
+}
+
+static void print_least(double (*once)(void), char** preloads, int count)
+{
+    double least[MOST];
+    for (int i = 0; i < ROUNDS * count; i++) {
+        setenv("LD_PRELOAD", preloads[i % count], 1);
+        double took = once();
+        if (i < count || took < least[i % count])
+            least[i % count] = took;
     }
-    return least;
+    for (int i = 0; i < count; i++)
+        printf("%s%.1f", i ? ", " : "[", least[i]);
+    printf("]\n");
 }
 
 static double many_ms(int count)
@@ -103,12 +111,13 @@ int main(int count, char** arguments)
         double took = now_us() - before;
         return result || write(STDOUT_FILENO, &took, sizeof took) != sizeof took;
     }
-    if (count < 3)
+    if (count < 3 || count > 2 + MOST)
         return 2;
-    setenv("LD_PRELOAD", arguments[count - 1], 1);
-    double found = !strcmp(arguments[1], "one") ? one_us()
-        : !strcmp(arguments[1], "init")         ? init_us()
-                                                : many_ms(atoi(arguments[2]));
-    printf("%.1f\n", found);
+    if (!strcmp(arguments[1], "many")) {
+        setenv("LD_PRELOAD", arguments[3], 1);
+        printf("%.1f\n", many_ms(atoi(arguments[2])));
+    } else {
+        print_least(!strcmp(arguments[1], "one") ? one_us : init_us, arguments + 2, count - 2);
+    }
     return 0;
 }

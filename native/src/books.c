@@ -1,6 +1,7 @@
 #include "books.h"
 #include "budget.h"
 #include "crash.h"
+#include "libc.h"
 #include "lock.h"
 #include "log.h"
 #include "process.h"
@@ -254,6 +255,9 @@ static bool join(struct vgpu_claim* claim, struct vgpu_usage* usage)
 
 void vgpu_books_open(struct vgpu_claim* claim, const char* usage_path, bool may_create)
 {
+    /* No locks, no books, and no memory; it was said. */
+    if (!vgpu_libc_has(VGPU_THREADS))
+        return;
     me = vgpu_identity();
     struct vgpu_usage* usage = usage_path ? vgpu_usage_map(usage_path, may_create) : NULL;
     if (usage && join(claim, usage))

@@ -70,6 +70,10 @@ static bool find_devices(void)
     return true;
 }
 
+/* What pthread_atfork calls: always in libc, while that is in libpthread in old ones. */
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void* owner);
+extern void* __dso_handle __attribute__((visibility("hidden")));
+
 /* In a forked child the driver is unusable, and the slot is the parent's: begin anew if the child ever gets
  * further. */
 static void after_fork(void)
@@ -93,7 +97,7 @@ static void after_fork(void)
 void vgpu_watch_forks(void)
 {
     static _Atomic bool is_watching;
-    if (!atomic_exchange(&is_watching, true) && pthread_atfork(NULL, NULL, after_fork) != 0)
+    if (!atomic_exchange(&is_watching, true) && __register_atfork(NULL, NULL, after_fork, &__dso_handle) != 0)
         atomic_store(&is_watching, false);
 }
 

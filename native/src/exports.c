@@ -29,20 +29,28 @@ static inline CUstream vgpu_first_stream(const CUDA_LAUNCH_PARAMS* list)
         return LIKELY(real != NULL) ? vgpu_##impl WITH_REAL args : CUDA_ERROR_NOT_FOUND;                     \
     }
 
-/* The last call is a jump: a launch without limits costs two loads. */
+/* Both calls of the exported function are jumps that leave all arguments where they are; so what is rare has
+ * a function of its own. A launch without limits costs four loads. */
 #define LAUNCH(symbol, base, version, per_thread, params, args, stream)                                      \
-    VGPU_EXPORT int symbol params;                                                                           \
-    int symbol params                                                                                        \
+    static __attribute__((noinline, cold)) int gated_##symbol params                                         \
     {                                                                                                        \
         int(*real) params = (int(*) params)vgpu_real_of(HOOK_##symbol);                                      \
         if (UNLIKELY(real == NULL))                                                                          \
             return CUDA_ERROR_NOT_FOUND;                                                                     \
-        if (UNLIKELY(vgpu_gate_is_on()) && UNLIKELY(vgpu_gate(STREAM_##per_thread(stream), 1))) {            \
-            int result = real args;                                                                          \
-            vgpu_launched(STREAM_##per_thread(stream));                                                      \
-            return result;                                                                                   \
-        }                                                                                                    \
-        return real args;                                                                                    \
+        if (LIKELY(!vgpu_gate(STREAM_##per_thread(stream), 1)))                                              \
+            return real args;                                                                                \
+        int result = real args;                                                                              \
+        vgpu_launched(STREAM_##per_thread(stream));                                                          \
+        return result;                                                                                       \
+    }                                                                                                        \
+    VGPU_EXPORT int symbol params;                                                                           \
+    int symbol params                                                                                        \
+    {                                                                                                        \
+        int(*real) params                                                                                    \
+            = (int(*) params)atomic_load_explicit(&vgpu_real[HOOK_##symbol], memory_order_acquire);          \
+        bool is_free = (real != NULL) & !vgpu_gate_is_on();                                                  \
+        int(*next) params = is_free ? real : gated_##symbol;                                                 \
+        return next args;                                                                                    \
     }
 
 #define VIEW(symbol, impl, params, args)                                                                     \

@@ -10,7 +10,6 @@ struct vgpu_lookup {
 };
 
 /* Called by dlsym in assembly. */
-void* vgpu_find_dlsym(void);
 struct vgpu_lookup vgpu_dlsym(void* handle, const char* name, void* caller);
 
 /* Our function for an address of the driver, or that address. */

@@ -3,9 +3,9 @@
 #include "claims.h"
 #include "devices.h"
 #include "forget.h"
+#include "libc.h"
 #include "marks.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -18,9 +18,7 @@
 #define TIMED 8u /* where nobody measures, one batch in so many is timed */
 
 static const uint64_t no_generation;
-_Atomic uint32_t vgpu_gate_word;
-const uint64_t* _Atomic vgpu_generation = &no_generation;
-_Atomic uint64_t vgpu_generation_seen;
+struct vgpu_gate_line vgpu_gate_line = { .generation = &no_generation };
 
 /*
  * What this thread has paid for and not launched yet, so that most launches touch nothing that threads share.
@@ -28,7 +26,7 @@ _Atomic uint64_t vgpu_generation_seen;
  */
 static _Thread_local struct {
     const struct vgpu_device* device;
-    uint64_t generation;
+    uint64_t state; /* of the gate when it was paid */
     uint64_t launched; /* by this thread so far */
     uint32_t left;
     uint64_t cost_ns; /* paid for each */
@@ -43,9 +41,8 @@ static bool has_key;
 void vgpu_limiter_forget(void)
 {
     memset(&batch, 0, sizeof batch);
-    atomic_store(&vgpu_generation, &no_generation);
-    atomic_store(&vgpu_generation_seen, 0);
-    atomic_store(&vgpu_gate_word, 0);
+    atomic_store(&vgpu_gate_line.generation, &no_generation);
+    atomic_store(&vgpu_gate_line.state, 0);
 }
 
 static uint64_t now_ns(void)
@@ -100,21 +97,25 @@ static bool is_blocked(const struct vgpu_device* device)
     return false;
 }
 
-static void refresh(void)
+/* Looks at the limits of a generation. With several claims only the first one's is watched: always on. */
+static uint64_t look(uint64_t generation)
 {
-    const uint64_t* generation = atomic_load_explicit(&vgpu_generation, memory_order_relaxed);
-    uint64_t seen = __atomic_load_n(generation, __ATOMIC_ACQUIRE);
-    uint32_t word = 0;
-    if (seen == atomic_load_explicit(&vgpu_generation_seen, memory_order_relaxed))
-        return;
+    bool is_on = vgpu_claim_count() > 1;
     for (int i = 0; i < vgpu_ordinal_count(); i++) {
         const struct vgpu_device* device = vgpu_device(i);
-        word |= device && (share(device) < ALL || is_blocked(device));
+        is_on |= device && (share(device) < ALL || is_blocked(device));
     }
-    /* With several claims only the first one's generation is watched, so the gate looks for itself. */
-    word |= vgpu_claim_count() > 1;
-    atomic_store_explicit(&vgpu_gate_word, word, memory_order_relaxed);
-    atomic_store_explicit(&vgpu_generation_seen, seen, memory_order_release);
+    uint64_t state = generation * 2 + is_on;
+    atomic_store_explicit(&vgpu_gate_line.state, state, memory_order_relaxed);
+    return state;
+}
+
+static uint64_t refreshed(void)
+{
+    const uint64_t* generation = atomic_load_explicit(&vgpu_gate_line.generation, memory_order_relaxed);
+    uint64_t now = __atomic_load_n(generation, __ATOMIC_ACQUIRE);
+    uint64_t state = atomic_load_explicit(&vgpu_gate_line.state, memory_order_relaxed);
+    return LIKELY((state | 1) == (now * 2 | 1)) ? state : look(now);
 }
 
 /* What was paid for and will not be launched under this batch any more. */
@@ -134,11 +135,11 @@ static void at_thread_end(void* unused)
 
 void vgpu_limiter_start(void)
 {
-    if (!has_key)
-        has_key = pthread_key_create(&thread_key, at_thread_end) == 0;
-    atomic_store_explicit(&vgpu_generation_seen, UINT64_MAX, memory_order_relaxed);
-    atomic_store_explicit(&vgpu_generation, &vgpu_claim(0)->control->generation, memory_order_release);
-    refresh();
+    if (!has_key && vgpu_libc_has(VGPU_THREADS))
+        has_key = LIBC(pthread_key_create)(&thread_key, at_thread_end) == 0;
+    const uint64_t* generation = &vgpu_claim(0)->control->generation;
+    atomic_store_explicit(&vgpu_gate_line.generation, generation, memory_order_release);
+    look(__atomic_load_n(generation, __ATOMIC_ACQUIRE));
 }
 
 static bool is_capturing(CUstream stream)
@@ -249,9 +250,8 @@ static bool pay(struct vgpu_device* device, uint32_t launches)
     batch.pending = (struct vgpu_pending) { budget, mine, size, is_told ? 0 : timed_scale(), 0, 0 };
     batch.cost_ns = vgpu_budget_cost_ns(budget);
     if (!batch.launched && has_key)
-        pthread_setspecific(thread_key, &batch);
+        LIBC(pthread_setspecific)(thread_key, &batch);
     batch.device = device;
-    batch.generation = atomic_load_explicit(&vgpu_generation_seen, memory_order_relaxed);
     batch.left = size;
     batch.launched += size;
     if (!vgpu_budget_spend(budget, size) || is_held)
@@ -263,14 +263,13 @@ bool vgpu_gate(CUstream stream, uint32_t launches)
 {
     if (!vgpu_is_limited())
         return false;
-    refresh();
-    struct vgpu_device* device
-        = atomic_load_explicit(&vgpu_gate_word, memory_order_relaxed) ? current_device() : NULL;
+    uint64_t state = refreshed();
+    struct vgpu_device* device = state & 1 ? current_device() : NULL;
     if (!device || is_capturing(stream))
         return false;
-    if (UNLIKELY(batch.left < launches || batch.device != device
-            || batch.generation != atomic_load_explicit(&vgpu_generation_seen, memory_order_relaxed))) {
+    if (UNLIKELY(batch.left < launches || batch.device != device || batch.state != state)) {
         abandon();
+        batch.state = state;
         if (!pay(device, launches))
             return false;
     }

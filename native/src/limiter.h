@@ -10,22 +10,24 @@
 
 #include <stdint.h>
 
-/* Nonzero while some GPU is limited or blocked. Written by vgpu_limiter_refresh. */
-extern _Atomic uint32_t vgpu_gate_word;
-
 /*
- * The generation of the control file and the one that vgpu_gate_word was made from: when they differ, limits
- * changed. The pointer is set once, to the first claim's file; before, it points at a zero of ours.
+ * What every launch reads, on cache lines of its own: two, because processors fetch pairs.
+ * generation points at the first claim's control file, before that at a zero of ours. state is twice the
+ * generation that was looked at, and one more while some GPU is limited or blocked: one number, so that no
+ * launch sees the state of one generation with the number of another.
  */
-extern const uint64_t* _Atomic vgpu_generation;
-extern _Atomic uint64_t vgpu_generation_seen;
+struct vgpu_gate_line {
+    const uint64_t* _Atomic generation;
+    _Atomic uint64_t state;
+} __attribute__((aligned(128)));
+extern struct vgpu_gate_line vgpu_gate_line;
 
+/* Whether something is limited, or the limits changed since they were looked at. */
 static inline bool vgpu_gate_is_on(void)
 {
-    const uint64_t* generation = atomic_load_explicit(&vgpu_generation, memory_order_relaxed);
-    return atomic_load_explicit(&vgpu_gate_word, memory_order_relaxed)
-        || __atomic_load_n(generation, __ATOMIC_RELAXED)
-        != atomic_load_explicit(&vgpu_generation_seen, memory_order_relaxed);
+    const uint64_t* generation = atomic_load_explicit(&vgpu_gate_line.generation, memory_order_relaxed);
+    return __atomic_load_n(generation, __ATOMIC_RELAXED) * 2
+        != atomic_load_explicit(&vgpu_gate_line.state, memory_order_relaxed);
 }
 
 /*

@@ -2,11 +2,12 @@
  * A robust mutex in shared memory: the kernel releases it when its holder dies, in whatever PID namespace.
  * The file may hold anything, and glibc ends the process on some contents of a mutex,
  * so its kind is compared before every use, and no wait is without an end.
+ * Only books have locks, and there are none where the C library has no such functions.
  */
 #include "lock.h"
+#include "libc.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -22,11 +23,11 @@ static pthread_mutex_t* mutex_of(struct vgpu_usage_device* device)
 void vgpu_lock_init(struct vgpu_usage_device* device)
 {
     pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    LIBC(pthread_mutexattr_init)(&attributes);
+    LIBC(pthread_mutexattr_setpshared)(&attributes, PTHREAD_PROCESS_SHARED);
+    LIBC(pthread_mutexattr_setrobust)(&attributes, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(mutex_of(device), &attributes);
-    pthread_mutexattr_destroy(&attributes);
+    LIBC(pthread_mutexattr_destroy)(&attributes);
 }
 
 /* What glibc writes into the kind of a mutex made by vgpu_lock_init; the same in every process. */
@@ -48,7 +49,7 @@ static int wait_for(pthread_mutex_t* mutex)
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += PATIENCE_S;
-    return pthread_mutex_timedlock(mutex, &until);
+    return LIBC(pthread_mutex_timedlock)(mutex, &until);
 }
 
 enum vgpu_locked vgpu_lock(struct vgpu_usage_device* device)
@@ -56,11 +57,11 @@ enum vgpu_locked vgpu_lock(struct vgpu_usage_device* device)
     pthread_mutex_t* mutex = mutex_of(device);
     if (mutex->__data.__kind != kind_of_ours())
         return VGPU_NOT_LOCKED;
-    int error = pthread_mutex_trylock(mutex);
+    int error = LIBC(pthread_mutex_trylock)(mutex);
     if (error == EBUSY)
         error = wait_for(mutex);
     if (error == EOWNERDEAD) {
-        pthread_mutex_consistent(mutex);
+        LIBC(pthread_mutex_consistent)(mutex);
         return VGPU_LOCKED_AFTER_DEATH;
     }
     return error ? VGPU_NOT_LOCKED : VGPU_LOCKED;

@@ -1,8 +1,8 @@
 #include "marks.h"
 #include "budget.h"
 #include "forget.h"
+#include "libc.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #define MARKS 64u
@@ -33,6 +33,9 @@ void vgpu_marks_forget(void)
     head = tail = 0;
     memset(marks, 0, sizeof marks);
 }
+
+/* Only what is in books is followed, and there are none without this function. */
+static bool try_lock(void) { return LIBC(pthread_mutex_trylock)(&lock) == 0; }
 
 /* Another thread may be capturing: without this, looking at an event would spoil its capture. */
 static int exchanged(int mode)
@@ -90,7 +93,7 @@ static void collect(void)
 
 void vgpu_marks_collect(void)
 {
-    if (!HAS(cuEventQuery) || pthread_mutex_trylock(&lock))
+    if (!HAS(cuEventQuery) || !try_lock())
         return;
     int mode = exchanged(CU_STREAM_CAPTURE_MODE_RELAXED);
     collect();
@@ -142,8 +145,7 @@ static bool can_mark(void)
 struct vgpu_mark* vgpu_mark_take(CUstream stream, const struct vgpu_pending* pending)
 {
     CUcontext here = NULL;
-    if (!can_mark() || DRIVER(cuCtxGetCurrent)(&here) != CUDA_SUCCESS || !here
-        || pthread_mutex_trylock(&lock))
+    if (!can_mark() || DRIVER(cuCtxGetCurrent)(&here) != CUDA_SUCCESS || !here || !try_lock())
         return NULL;
     int mode = exchanged(CU_STREAM_CAPTURE_MODE_RELAXED);
     struct vgpu_mark* mark = next_free(here);

@@ -3,20 +3,19 @@
  * The driver decides what a caller gets; we only swap that address.
  */
 #include "hooks.h"
-#include "log.h"
+#include "libc.h"
 
-#include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Text in place: each pointer would be an address to relocate in every program that starts. */
 struct names {
-    const char* symbol;
-    const char* base;
+    char symbol[44];
+    char base[40];
     int version;
     int per_thread; /* -1 for NVML */
-    void* ours;
 };
 
 #define HOOK(symbol, base, version, per_thread, impl, params, args) extern int symbol params;
@@ -28,18 +27,27 @@ struct names {
 #undef VIEW
 
 static const struct names table[VGPU_HOOKS] = {
-#define HOOK(symbol, base, version, per_thread, impl, params, args)                                          \
-    { #symbol, #base, version, per_thread, (void*)symbol },
+#define HOOK(symbol, base, version, per_thread, impl, params, args) { #symbol, #base, version, per_thread },
 #define LAUNCH(symbol, base, version, per_thread, params, args, stream)                                      \
-    { #symbol, #base, version, per_thread, (void*)symbol },
-#define VIEW(symbol, impl, params, args) { #symbol, NULL, 0, -1, (void*)symbol },
+    { #symbol, #base, version, per_thread },
+#define VIEW(symbol, impl, params, args) { #symbol, "", 0, -1 },
 #include "hooks.def"
 #undef HOOK
 #undef LAUNCH
 #undef VIEW
 };
 
-static const char* const needed[VGPU_NEEDS] = {
+static void* const ours[VGPU_HOOKS] = {
+#define HOOK(symbol, base, version, per_thread, impl, params, args) (void*)symbol,
+#define LAUNCH(symbol, base, version, per_thread, params, args, stream) (void*)symbol,
+#define VIEW(symbol, impl, params, args) (void*)symbol,
+#include "hooks.def"
+#undef HOOK
+#undef LAUNCH
+#undef VIEW
+};
+
+static const char needed[VGPU_NEEDS][40] = {
 #define NEED(symbol, params) #symbol,
 #include "driver.def"
 #undef NEED
@@ -49,9 +57,6 @@ void* _Atomic vgpu_real[VGPU_HOOKS];
 void* _Atomic vgpu_needed[VGPU_NEEDS];
 void* _Atomic vgpu_nvml_uuid;
 void* _Atomic vgpu_nvml_index;
-
-/* Written once with the one value it can have, so it needs no lock; dlsym in assembly reads it. */
-void* _Atomic vgpu_real_dlsym;
 
 /*
  * The driver's address of each hooked function, sorted; of CUDA and of NVML.
@@ -70,38 +75,6 @@ struct map {
 static struct map cuda_map;
 static struct map nvml_map;
 static pthread_mutex_t resolve_lock = PTHREAD_MUTEX_INITIALIZER;
-
-typedef void* (*dlsym_function)(void* handle, const char* name);
-
-/* A sanitizer asks for functions before it is ready to watch us. */
-__attribute__((no_sanitize("address", "thread", "undefined"))) void* vgpu_find_dlsym(void)
-{
-    static const char* const versions[] = {
-#if defined(__x86_64__)
-        "GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"
-#else
-        "GLIBC_2.34", "GLIBC_2.17"
-#endif
-    };
-    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
-        void* found = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-        if (found) {
-            atomic_store_explicit(&vgpu_real_dlsym, found, memory_order_release);
-            return found;
-        }
-    }
-    LOG(VGPU_ERROR,
-        "found no dlsym in the C library, expected glibc 2.17 or newer: GPU limits are not enforced");
-    return NULL;
-}
-
-static void* real_dlsym(void* handle, const char* name)
-{
-    void* function = atomic_load_explicit(&vgpu_real_dlsym, memory_order_acquire);
-    if (!function)
-        function = vgpu_find_dlsym();
-    return function ? ((dlsym_function)function)(handle, name) : NULL;
-}
 
 static int by_driver(const void* left, const void* right)
 {
@@ -141,7 +114,7 @@ static void add(struct map* map, const void* driver, void* ours)
 static void add_by_version(struct map* map, void* handle)
 {
     typedef int (*function)(const char*, void**, int, cuuint64_t, int*);
-    function get = (function)real_dlsym(handle, "cuGetProcAddress_v2");
+    function get = (function)vgpu_real_symbol(handle, "cuGetProcAddress_v2");
     if (!get)
         return;
     for (int i = 0; i < VGPU_HOOKS; i++) {
@@ -152,7 +125,7 @@ static void add_by_version(struct map* map, void* handle)
         cuuint64_t flags = table[i].per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
                                                : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
         if (get(table[i].base, &found, table[i].version, flags, &status) == CUDA_SUCCESS && found)
-            add(map, found, table[i].ours);
+            add(map, found, ours[i]);
     }
 }
 
@@ -161,19 +134,20 @@ static void build(struct map* map, void* handle, bool is_nvml)
     for (int i = 0; i < VGPU_HOOKS; i++) {
         if ((table[i].per_thread < 0) != is_nvml)
             continue;
-        void* found = real_dlsym(handle, table[i].symbol);
+        void* found = vgpu_real_symbol(handle, table[i].symbol);
         if (!found)
             continue;
         atomic_store_explicit(&vgpu_real[i], found, memory_order_release);
-        add(map, found, table[i].ours);
+        add(map, found, ours[i]);
     }
     if (is_nvml) {
-        atomic_store_explicit(&vgpu_nvml_uuid, real_dlsym(handle, "nvmlDeviceGetUUID"), memory_order_release);
         atomic_store_explicit(
-            &vgpu_nvml_index, real_dlsym(handle, "nvmlDeviceGetIndex"), memory_order_release);
+            &vgpu_nvml_uuid, vgpu_real_symbol(handle, "nvmlDeviceGetUUID"), memory_order_release);
+        atomic_store_explicit(
+            &vgpu_nvml_index, vgpu_real_symbol(handle, "nvmlDeviceGetIndex"), memory_order_release);
     } else {
         for (int i = 0; i < VGPU_NEEDS; i++)
-            atomic_store_explicit(&vgpu_needed[i], real_dlsym(handle, needed[i]), memory_order_release);
+            atomic_store_explicit(&vgpu_needed[i], vgpu_real_symbol(handle, needed[i]), memory_order_release);
         add_by_version(map, handle);
     }
     qsort(map->addresses, map->count, sizeof *map->addresses, by_driver);
@@ -200,11 +174,15 @@ static struct map* mapped(bool is_nvml, bool may_load)
     if (LIKELY(atomic_load_explicit(&map->is_mapped, memory_order_acquire)))
         return map;
     const char* library = is_nvml ? "libnvidia-ml.so.1" : "libcuda.so.1";
-    void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    if (!vgpu_libc_find(VGPU_DL))
+        return NULL;
+    void* handle = LIBC(dlopen)(library, RTLD_LAZY | RTLD_NOLOAD);
     if (!handle && may_load)
-        handle = dlopen(library, RTLD_LAZY);
+        handle = LIBC(dlopen)(library, RTLD_LAZY);
     if (!handle)
         return NULL;
+    /* The driver has brought libpthread along, where the C library has one. */
+    vgpu_libc_find(VGPU_THREADS);
     struct map built = { .count = 0 };
     build(&built, handle, is_nvml);
     publish(map, &built);
@@ -220,8 +198,8 @@ void* vgpu_resolve(enum vgpu_hook hook)
 void* vgpu_swapped(void* driver)
 {
     struct map* map = mapped(false, false);
-    void* ours = map && driver ? ours_for(map, driver) : NULL;
-    return ours ? ours : driver;
+    void* swapped = map && driver ? ours_for(map, driver) : NULL;
+    return swapped ? swapped : driver;
 }
 
 static int number_of(const char* symbol)
@@ -244,14 +222,15 @@ static void* after_caller(const void* caller, const char* name)
 {
     Dl_info info;
     struct link_map* map = NULL;
-    if (!dladdr1(caller, &info, (void**)&map, RTLD_DL_LINKMAP) || !map)
+    if (!vgpu_libc_find(VGPU_DL) || !LIBC(dladdr1)(caller, &info, (void**)&map, RTLD_DL_LINKMAP) || !map)
         return NULL;
     for (map = map->l_next; map; map = map->l_next) {
-        void* handle = map->l_name && *map->l_name ? dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-        void* found = handle ? real_dlsym(handle, name) : NULL;
+        void* handle
+            = map->l_name && *map->l_name ? LIBC(dlopen)(map->l_name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+        void* found = handle ? vgpu_real_symbol(handle, name) : NULL;
         if (handle)
-            dlclose(handle);
-        if (found && dladdr(found, &info) && (uintptr_t)info.dli_fbase == (uintptr_t)map->l_addr)
+            LIBC(dlclose)(handle);
+        if (found && LIBC(dladdr)(found, &info) && (uintptr_t)info.dli_fbase == (uintptr_t)map->l_addr)
             return found;
     }
     return NULL;
@@ -266,12 +245,12 @@ static struct vgpu_lookup look_around(void* handle, int number, const void* call
 {
     const char* name = table[number].symbol;
     bool is_after_caller = handle == RTLD_NEXT && !is_in_this_library(caller);
-    void* found = is_after_caller ? after_caller(caller, name) : real_dlsym(RTLD_NEXT, name);
+    void* found = is_after_caller ? after_caller(caller, name) : vgpu_real_symbol(RTLD_NEXT, name);
     struct map* map = mapped(table[number].per_thread < 0, false);
-    void* ours = map && found ? ours_for(map, found) : NULL;
+    void* swapped = map && found ? ours_for(map, found) : NULL;
     if (map && !found && atomic_load_explicit(&vgpu_real[number], memory_order_acquire))
-        ours = table[number].ours;
-    return (struct vgpu_lookup) { ours ? ours : found, 1 };
+        swapped = ours[number];
+    return (struct vgpu_lookup) { swapped ? swapped : found, 1 };
 }
 
 /* What dlsym answers for a name of CUDA or NVML. is_final 0 asks the caller to jump to the real dlsym. */
@@ -281,14 +260,14 @@ struct vgpu_lookup vgpu_dlsym(void* handle, const char* name, void* caller)
         int number = number_of(name);
         return number < 0 ? (struct vgpu_lookup) { NULL, 0 } : look_around(handle, number, caller);
     }
-    void* found = real_dlsym(handle, name);
+    void* found = vgpu_real_symbol(handle, name);
     /* The handle of the whole program reaches our exports; without us it would reach the driver's, or none.
      */
     if (found && is_in_this_library(found))
-        found = real_dlsym(RTLD_NEXT, name);
+        found = vgpu_real_symbol(RTLD_NEXT, name);
     struct map* map = found ? mapped(name[0] == 'n', false) : NULL;
-    void* ours = map ? ours_for(map, found) : NULL;
-    return (struct vgpu_lookup) { ours ? ours : found, 1 };
+    void* swapped = map ? ours_for(map, found) : NULL;
+    return (struct vgpu_lookup) { swapped ? swapped : found, 1 };
 }
 
 int vgpu_get_proc_address(int (*real)(const char*, void**, int, cuuint64_t), const char* name, void** found,

@@ -8,6 +8,7 @@ close the share of compute comes to its limit.
 import argparse
 import json
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -30,6 +31,7 @@ _CORES_LIMITED: Final = 99
 _STARTS: Final = 300
 _START_ROW: Final = "start without CUDA, us"
 _INIT_ROW: Final = "open and cuInit, us"
+_START_WAYS: Final = {_START_ROW: "one", _INIT_ROW: "init"}
 _STARTS_ROW: Final = f"{_STARTS} starts at once, ms"
 _TARGETS: Final = {
     "cuLaunchKernel, ns": 4.0,
@@ -65,12 +67,14 @@ class _Setup:
 
 
 def _setups(built: Built, other: Path | None) -> dict[str, _Setup]:
-    ships = built.directory / platform.machine() / "libvgpu.so"
-    start = str(ships if ships.exists() else built.shipped)
+    start = str(built.directory / platform.machine() / "libvgpu.so")
+    measured = str(built.directory / "measured" / "libvgpu.so")
+    empty = str(built.directory / "empty.so")
     setups = {
         "none": _Setup("", "", 0, {}),
-        "ours": _Setup(str(built.library), start, 0, _TARGETS),
-        "ours, cores limited": _Setup(str(built.library), start, _CORES_LIMITED, _LIMITED_TARGETS),
+        "an empty one": _Setup(empty, empty, 0, {}),
+        "ours": _Setup(measured, start, 0, _TARGETS),
+        "ours, cores limited": _Setup(measured, start, _CORES_LIMITED, _LIMITED_TARGETS),
     }
     return setups | ({other.name: _Setup(str(other), str(other), 0, {})} if other else {})
 
@@ -82,14 +86,18 @@ def _told(process: subprocess.Popen[str]) -> Any:
     return json.loads(told)
 
 
-def _starts(container: Container, preload: str) -> _Row:
+def _started(container: Container, *way: str) -> Any:
     program = str(container.built.directory / "starts")
     variables = {"LD_PRELOAD": "", "CUDA_DEVICE_MEMORY_LIMIT": "16g", "VGPU_FAKE_DEVICES": "1"}
-    ways = {_START_ROW: ["one"], _INIT_ROW: ["init"], _STARTS_ROW: ["many", str(_STARTS)]}
-    return {
-        row: _told(container.start([program, *way, preload], **variables))
-        for row, way in ways.items()
-    }
+    return _told(container.start([program, *way], **variables))
+
+
+def _measure_starts(container: Container, setups: dict[str, _Setup]) -> dict[str, _Row]:
+    """Return the rows of starts; the setups take turns in each."""
+    preloads = [setup.at_start for setup in setups.values()]
+    rows = {row: _started(container, way, *preloads) for row, way in _START_WAYS.items()}
+    rows[_STARTS_ROW] = [_started(container, "many", str(_STARTS), each) for each in preloads]
+    return {name: {row: each[i] for row, each in rows.items()} for i, name in enumerate(setups)}
 
 
 def _measure(container: Container, setup: _Setup) -> _Row:
@@ -106,15 +114,16 @@ def _measure(container: Container, setup: _Setup) -> _Row:
         limit_files.update(control, Control((limit,), measured_at_ns=now))
         time.sleep(0.05)
     measured: _Row = _told(process)
-    return measured | _starts(container, setup.at_start)
+    return measured
 
 
 def _medians(container: Container, setups: dict[str, _Setup]) -> dict[str, _Row]:
     rounds: dict[str, list[_Row]] = {name: [] for name in setups}
     for number in range(_ROUNDS):
         print(f"round {number + 1} of {_ROUNDS}", file=sys.stderr)
+        starts = _measure_starts(container, setups)
         for name, setup in setups.items():
-            rounds[name].append(_measure(container, setup))
+            rounds[name].append(_measure(container, setup) | starts[name])
     return {
         name: {row: statistics.median(one[row] for one in each) for row in each[0]}
         for name, each in rounds.items()
@@ -212,7 +221,8 @@ def main() -> None:
     """Build, measure in turn, and print what each interposer adds to no interposer."""
     arguments = _arguments()
     built = Built(NATIVE / "build")
-    make = ["make", "-s", "-C", str(NATIVE), f"CC={' '.join(compiler())}", "library", "bench"]
+    tools = [f"CC={shlex.join(compiler())}", f"ZIG={shlex.join([sys.executable, '-m', 'ziglang'])}"]
+    make = ["make", "-s", "-C", str(NATIVE), *tools, "releases", "bench"]
     subprocess.run(make, check=True)
     with tempfile.TemporaryDirectory() as directory:
         container = Container(built, Path(directory))

@@ -8,6 +8,7 @@
 #include "budget.h"
 #include "claims.h"
 #include "fuzz.h"
+#include "libc.h"
 #include "usage_file.h"
 
 #include <errno.h>
@@ -48,6 +49,7 @@ static void go_to_claims(void)
     if (is_there)
         return;
     is_there = 1;
+    PROMISE(vgpu_libc_find(VGPU_THREADS));
     PROMISE(mkdir("claims", 0700) == 0 || errno == EEXIST);
     PROMISE(mkdir(FOLDER, 0700) == 0 || errno == EEXIST);
     setenv("VGPU_CLAIMS_DIRECTORY", "claims", 1);

@@ -4,10 +4,14 @@ The same pods without a card, and with one of the Kubernetes example driver, tel
 node's own share of the time.
 """
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from hami_dra.kube.session import Session
+from hami_dra.lab.realnode import KUBELET
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from tests.node.bed import NAMESPACE, Bed, a_bare_bed, at_work, container, pod
@@ -18,6 +22,7 @@ _MOST = 110  # as many as a kubelet allows
 _CARDS = 12
 _LONG_S = 900.0
 _CLAIM = "card"
+_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
 def measure() -> None:
@@ -29,18 +34,25 @@ def measure() -> None:
         with at_work(bed, "--count", str(_CARDS)):
             for count in (_TOGETHER, _MOST):
                 _start_and_delete(bed, "of legacy YAML", count, _legacy)
-                _say_what_is_left(bed)
+            _restart_kubelet(bed)
 
 
 def _start_and_delete(bed: Bed, kind: str, count: int, make: Callable[[str], Json]) -> None:
+    # The example driver keeps files of its own beside those of claims.
+    before = len(bed.files())
     waits = sorted(_ready_after(bed, count, make).values())
     middle, last = waits[len(waits) // 2], waits[-1]
     title = f"{count} pods {kind}, to Ready"
     print(f"{title:<42} p50 {middle:5.1f} s   max {last:5.1f} s")
     started = time.perf_counter()
     bed.delete_pods()
-    until(lambda: not bed.files(), what="no file of a claim is left", timeout_s=_LONG_S)
+    until(lambda: len(bed.files()) <= before, what="no file of a claim is left", timeout_s=_LONG_S)
     print(f"{'deleted again':<42} {time.perf_counter() - started:9.1f} s")
+    claims = bed.api.list("resourceclaims", namespace=NAMESPACE)
+    events = bed.api.list("events", namespace=NAMESPACE)
+    refusals = sum(each["reason"] == "FailedPrepareDynamicResources" for each in events)
+    left = f"{len(bed.files()) - before} files   {len(claims)} claims   {refusals} refusals"
+    print(f"{'left of them':<42} {left}")
 
 
 def _without_card(name: str) -> Json:
@@ -119,9 +131,23 @@ def _is_ready(found: Json) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def _say_what_is_left(bed: Bed) -> None:
-    claims = bed.api.list("resourceclaims", namespace=NAMESPACE)
-    events = bed.api.list("events", namespace=NAMESPACE)
-    refusals = sum(each["reason"] == "FailedPrepareDynamicResources" for each in events)
-    left = f"{len(bed.files())} files   {len(claims)} claims   {refusals} refusals"
-    print(f"{'left of them':<42} {left}")
+def _restart_kubelet(bed: Bed) -> None:
+    """Measure how long the scheduler sees no cards: a kubelet that starts deletes all slices."""
+
+    async def gap(session: Session) -> float:
+        found = await session.get(_SLICES)
+        version = found["metadata"]["resourceVersion"]
+        deleted = 0.0
+        restart = asyncio.ensure_future(asyncio.to_thread(bed.node.start_kubelet))
+        async with contextlib.aclosing(session.watch(_SLICES, resource_version=version)) as events:
+            async for event in events:
+                if event["type"] == "DELETED":
+                    deleted = time.perf_counter()
+                if event["type"] == "ADDED":
+                    break
+        await restart
+        return time.perf_counter() - deleted
+
+    bed.node.stop(KUBELET)
+    title = "kubelet restarted, node without slices"
+    print(f"{title:<42} {bed.api.run(gap) * 1e3:9.0f} ms")
