@@ -86,6 +86,10 @@ native: $(STAMP) ## Build the native library for glibc 2.17, x86-64 and aarch64,
 native-test: $(STAMP) ## Run the tests of the native library on a fake driver.
 	@$(BIN)/pytest tests/native
 
+.PHONY: native-fuzz
+native-fuzz: $(STAMP) ## Fuzz what the native library reads for minutes: make native-fuzz RUNS=10000000.
+	@$(BIN)/pytest tests/native/test_fuzz.py -n auto --timeout=0 --fuzz-runs=$(or $(RUNS),1000000)
+
 .PHONY: native-old-libc
 native-old-libc: $(STAMP) ## Run the native library on another C library: make native-old-libc ROOT=DIR, an image's unpacked root.
 	@$(BIN)/python -m tests.native.old_libc "$(ROOT)"

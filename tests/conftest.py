@@ -22,6 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="play every recorded placement, not only one in seven (takes minutes)",
     )
+    parser.addoption(
+        "--fuzz-runs",
+        metavar="N",
+        type=int,
+        help="inputs for each reader of the native library (make native-fuzz); default: some",
+    )
 
 
 @pytest.fixture(scope="session")

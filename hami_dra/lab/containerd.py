@@ -7,13 +7,11 @@ a key of all inputs. runc is Debian's, from PATH or unpacked beside the others w
 import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hami_dra.lab import build, progress, toolchain
+from hami_dra.lab import build, debian, progress, toolchain
 from hami_dra.lab.cache import Cache, cache_key, user_cache
 from hami_dra.lab.failure import LabError
 
@@ -30,7 +28,6 @@ _PROGRAMS: Final = {
 _TAGS: Final = "no_btrfs no_devmapper no_zfs"
 _FLAGS: Final = "-s -w"
 _RUNC: Final = "runc"
-_RUNC_PACKAGES: Final = ("runc", "libseccomp2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,44 +80,25 @@ def _compile(output: Path, package: str, source: Path, go: Path) -> None:
 
 
 def _have_runc(folder: Path) -> None:
-    """Link the system's runc, or unpack Debian's with the library it needs."""
+    """Link the system's runc, or unpack Debian's with the library that it needs."""
     if found := shutil.which(_RUNC):
         (folder / _RUNC).symlink_to(found)
         return
     unpacked = folder / "debian"
-    unpacked.mkdir()
-    with tempfile.TemporaryDirectory() as downloads:
-        _download(Path(downloads))
-        for package in sorted(Path(downloads).glob("*.deb")):
-            _run(["dpkg-deb", "-x", str(package), str(unpacked)], cwd=folder)
-    [libraries] = {path.parent for path in unpacked.rglob("libseccomp.so.2")}
+    debian.unpack([_RUNC], unpacked)
+    # That library alone: runc starts itself again, and so needs the host's loader and C library.
+    [library] = unpacked.rglob("libseccomp.so.2")
+    [program] = unpacked.rglob(f"sbin/{_RUNC}")
+    (folder / "lib").mkdir()
+    (folder / "lib" / library.name).symlink_to(Path("..") / library.relative_to(folder))
     launcher = folder / _RUNC
     launcher.write_text(
         "#!/bin/sh\n"
         'here=$(dirname "$(readlink -f "$0")")\n'
-        f'export LD_LIBRARY_PATH="$here/{libraries.relative_to(folder)}"\n'
-        'exec "$here/debian/usr/sbin/runc" "$@"\n'
+        'export LD_LIBRARY_PATH="$here/lib"\n'
+        f'exec "$here/{program.relative_to(folder)}" "$@"\n'
     )
     launcher.chmod(0o755)
-
-
-def _download(folder: Path) -> None:
-    """Download Debian's packages; a fresh machine has no lists of them yet."""
-    argv = ["apt-get", "download", *_RUNC_PACKAGES]
-    try:
-        _run(argv, cwd=folder)
-    except LabError:
-        _run(["apt-get", "update"], cwd=folder)
-        _run(argv, cwd=folder)
-
-
-def _run(argv: Sequence[str], *, cwd: Path) -> None:
-    done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LabError(
-            f"{' '.join(argv)}: exit code {done.returncode}, expected Debian's runc; install runc"
-            f" by hand; it said:\n{done.stdout}{done.stderr}"
-        )
 
 
 def _go_version(go: Path) -> bytes:

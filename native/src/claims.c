@@ -114,6 +114,10 @@ static bool open_directory(const char* path, bool* is_there)
     int count = scandir(path, &entries, is_visible, by_name);
     bool is_whole = true;
     *is_there = count > 0;
+    if (count < 0 && errno != ENOENT) {
+        LOG(VGPU_ERROR, "cannot read %s (%s): its limits are unknown", path, strerror(errno));
+        return false;
+    }
     for (int i = 0; i < count; i++) {
         is_whole &= open_claim(path, entries[i]->d_name);
         free(entries[i]);
@@ -134,20 +138,16 @@ static void grant_nothing(struct vgpu_control* control)
 
 static bool open_environment(bool is_required)
 {
-    struct vgpu_control* control
-        = mmap(NULL, VGPU_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (control == MAP_FAILED)
+    /* Not on the heap, which may be full: limits must hold then too. */
+    static struct vgpu_control control;
+    bool is_any = vgpu_limits_from(from_environment, &control);
+    if (!is_any && !is_required)
         return false;
-    bool is_any = vgpu_limits_from(from_environment, control);
-    if (!is_any && !is_required) {
-        munmap(control, VGPU_CONTROL_BYTES);
-        return false;
-    }
     if (!is_any)
-        grant_nothing(control);
+        grant_nothing(&control);
     const char* cache = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
     is_from_environment = true;
-    claims[0] = (struct vgpu_claim) { .control = control, .device_count = VGPU_DEVICES };
+    claims[0] = (struct vgpu_claim) { .control = &control, .device_count = VGPU_DEVICES };
     claim_count = 1;
     vgpu_books_open(&claims[0], cache && *cache ? cache : DEFAULT_CACHE, true);
     return true;
@@ -177,12 +177,12 @@ uint32_t vgpu_claim_count(void) { return claim_count; }
 
 struct vgpu_claim* vgpu_claim(uint32_t number) { return &claims[number]; }
 
-/* The device with the least memory, for a GPU whose number cannot be told. */
-static int strictest(const struct vgpu_control* control)
+/* The device with the least memory, for a GPU whose number cannot be told; -1 for a claim of none. */
+static int strictest(const struct vgpu_claim* claim)
 {
-    int found = 0;
-    for (int i = 1; i < VGPU_DEVICES; i++)
-        if (control->devices[i].memory_bytes < control->devices[found].memory_bytes)
+    int found = -1;
+    for (int i = 0; i < (int)claim->device_count; i++)
+        if (found < 0 || vgpu_memory_limit(claim, (uint32_t)i) < vgpu_memory_limit(claim, (uint32_t)found))
             found = i;
     return found;
 }
@@ -191,8 +191,10 @@ int vgpu_claim_number(const struct vgpu_claim* claim, const char* uuid, int ordi
 {
     if (is_from_environment) {
         int number = vgpu_number_of_ordinal(getenv("CUDA_VISIBLE_DEVICES"), ordinal);
-        return number >= 0 && number < VGPU_DEVICES ? number : strictest(claim->control);
+        return number >= 0 && number < VGPU_DEVICES ? number : strictest(claim);
     }
+    if (!*uuid)
+        return strictest(claim);
     for (uint32_t i = 0; i < claim->device_count; i++) {
         const char* name = claim->control->devices[i].uuid;
         if ((!strncmp(name, "GPU-", 4) || !strncmp(name, "MIG-", 4))

@@ -60,8 +60,9 @@ static bool find_devices(void)
     ordinal_count = count < VGPU_ORDINALS ? count : VGPU_ORDINALS;
     for (int i = 0; i < ordinal_count; i++) {
         CUdevice handle;
-        if (DRIVER(cuDeviceGet)(&handle, i) == CUDA_SUCCESS && uuid_of(handle, devices[i].uuid))
-            vgpu_find_parts(&devices[i], i);
+        if (DRIVER(cuDeviceGet)(&handle, i) != CUDA_SUCCESS || !uuid_of(handle, devices[i].uuid))
+            devices[i].uuid[0] = '\0';
+        vgpu_find_parts(&devices[i], i);
         is_any_limited |= devices[i].part_count > 0;
     }
     if (!is_any_limited)
@@ -93,15 +94,20 @@ static void after_fork(void)
     atomic_store_explicit(&vgpu_phase, VGPU_UNKNOWN, memory_order_release);
 }
 
+void vgpu_watch_forks(void)
+{
+    static _Atomic bool is_watching;
+    if (!atomic_exchange(&is_watching, true) && __register_atfork(NULL, NULL, after_fork, &__dso_handle) != 0)
+        atomic_store(&is_watching, false);
+}
+
 static int begin(void)
 {
-    static bool is_registered;
     int count = 0;
     vgpu_real_of(HOOK_cuInit);
     if (!HAS(cuDeviceGetCount) || DRIVER(cuDeviceGetCount)(&count) != CUDA_SUCCESS)
         return VGPU_UNKNOWN;
-    if (!is_registered)
-        is_registered = __register_atfork(NULL, NULL, after_fork, &__dso_handle) == 0;
+    vgpu_watch_forks();
     if (!vgpu_claims_open())
         return VGPU_FREE;
     if (!find_devices())

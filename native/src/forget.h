@@ -2,6 +2,9 @@
 #ifndef VGPU_FORGET_H
 #define VGPU_FORGET_H
 
+/* To be called before claims are opened: their slot is this process's alone. */
+void vgpu_watch_forks(void);
+
 void vgpu_memory_forget(void);
 void vgpu_virtual_forget(void);
 void vgpu_arrays_forget(void);

@@ -5,6 +5,7 @@
  */
 #include "claims.h"
 #include "devices.h"
+#include "forget.h"
 #include "hooks.h"
 #include "usage_file.h"
 
@@ -22,6 +23,7 @@ static bool find(nvmlDevice_t handle, struct vgpu_device* device)
         = (int (*)(nvmlDevice_t, char*, unsigned int))atomic_load(&vgpu_nvml_uuid);
     int (*get_index)(nvmlDevice_t, unsigned int*)
         = (int (*)(nvmlDevice_t, unsigned int*))atomic_load(&vgpu_nvml_index);
+    vgpu_watch_forks();
     if (!get_uuid || !vgpu_claims_open() || get_uuid(handle, uuid, sizeof uuid) != NVML_SUCCESS
         || strlen(uuid) < 40)
         return false;

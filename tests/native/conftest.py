@@ -21,6 +21,8 @@ import pytest
 
 from hami_dra.node import limit_files
 from hami_dra.node.limits import Control, DeviceLimit
+from tests.native import tools
+from tests.native.tools import Machine
 
 ROOT: Final = Path(__file__).parents[2]
 NATIVE: Final = ROOT / "native"
@@ -29,23 +31,29 @@ UUIDS: Final = (
     "GPU-20212223-2425-2627-2829-2a2b2c2d2e2f",
 )
 """Of the fake cards."""
+THIS: Final = Machine(tools.HOST, (), sys.executable)
 _TIMEOUT_S: Final = 60.0
+_ZIG: Final = (sys.executable, "-m", "ziglang", "cc")
 
 
-def compiler() -> list[str]:
+def compiler(machine: Machine = THIS) -> list[str]:
     """Return the C compiler to call."""
+    if machine.runner:
+        # As what ships is built.
+        return [*_ZIG, "-target", f"{machine.name}-linux-gnu.2.17", "-fno-sanitize=undefined"]
     if chosen := os.environ.get("CC"):
         return shlex.split(chosen)
     if found := shutil.which("gcc") or shutil.which("cc"):
         return [found]
-    return [sys.executable, "-m", "ziglang", "cc"]
+    return list(_ZIG)
 
 
 @dataclass(frozen=True)
 class Built:
-    """What `make` made."""
+    """What `make` made, and the machine that it is for."""
 
     directory: Path
+    machine: Machine = THIS
 
     @property
     def library(self) -> Path:
@@ -66,25 +74,55 @@ class Built:
         """Compile a C text."""
         path = output.with_suffix(".c")
         path.write_text(source)
-        command = [*compiler(), "-std=gnu11", "-D_GNU_SOURCE", f"-I{NATIVE}/include", str(path)]
-        subprocess.run([*command, "-o", str(output), *flags], check=True, timeout=_TIMEOUT_S)
+        command = [*compiler(self.machine), "-std=gnu11", "-D_GNU_SOURCE", f"-I{NATIVE}/include"]
+        subprocess.run(
+            [*command, str(path), "-o", str(output), *flags], check=True, timeout=_TIMEOUT_S
+        )
         return output
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what is marked `foreign` on an emulated machine of the other architecture too."""
+    marks = list(metafunc.definition.iter_markers("foreign"))
+    if marks and tools.HOST != tools.FOREIGN:
+        pages = [size for mark in marks for size in mark.kwargs.get("pages", (4096,))]
+        names = [f"{tools.FOREIGN}-{size >> 10}k" for size in pages]
+        metafunc.parametrize(
+            "machine", [None, *pages], ids=[tools.HOST, *names], indirect=True, scope="session"
+        )
+
+
 @pytest.fixture(scope="session")
-def built() -> Built:
-    return build()
+def machine(request: pytest.FixtureRequest) -> Machine:
+    """This machine, or the emulated one with pages of a size."""
+    page_bytes = getattr(request, "param", None)
+    return tools.foreign(page_bytes) if page_bytes else THIS
 
 
-def build() -> Built:
-    """Build what is not built yet, one at a time."""
+@pytest.fixture(scope="session")
+def built(machine: Machine) -> Built:
+    return build(machine)
+
+
+def build(machine: Machine = THIS) -> Built:
+    """Build what is not built yet."""
+    directory = NATIVE / "build"
+    own = [f"CC={shlex.join(compiler(machine))}"]
+    if machine.runner:
+        directory /= f"emulated-{machine.name}"
+        own += [f"BUILD={directory}", f"MACHINE={machine.name}"]
+    make(*own, "library", "test-assets")
+    return Built(directory, machine)
+
+
+def make(*arguments: str) -> None:
+    """Run `make` in native/, one at a time."""
     directory = NATIVE / "build"
     directory.mkdir(exist_ok=True)
+    command = ["make", "-s", "-C", str(NATIVE), *arguments]
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        make = ["make", "-s", "-C", str(NATIVE), f"CC={shlex.join(compiler())}"]
-        subprocess.run([*make, "library", "test-assets"], check=True, timeout=10 * _TIMEOUT_S)
-    return Built(directory)
+        subprocess.run(command, check=True, timeout=10 * _TIMEOUT_S)
 
 
 @dataclass
@@ -124,13 +162,10 @@ class Container:
         """Start a Python text, or a command."""
         command = program
         if isinstance(program, str):
-            head = (
-                "import ctypes, os, signal, sys, threading, time\nfrom tests.native.cuda import *\n"
-            )
-            command = [sys.executable, "-S", "-c", head + textwrap.dedent(program)]
+            command = self.python(program)
         process = subprocess.Popen(
-            command,
-            env=self.environment(variables),
+            [*self.built.machine.runner, *command],
+            env=self.built.machine.environment(self.environment(variables)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -138,6 +173,11 @@ class Container:
         )
         self.started.append(process)
         return process
+
+    def python(self, text: str) -> list[str]:
+        """Return the command that runs a Python text with what all of them import."""
+        head = "import ctypes, os, signal, sys, threading, time\nfrom tests.native.cuda import *\n"
+        return [self.built.machine.python, "-S", "-c", head + textwrap.dedent(text)]
 
     def run(self, program: str | list[str], **variables: str) -> Any:
         """Run it to its end, which must be a good one; returns what it told."""

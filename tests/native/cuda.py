@@ -235,6 +235,7 @@ class Cuda:
         rest = {"": (None, None, ctypes.c_size_t(0)), "_v2": (None, None, ctypes.c_size_t(0))}
         name, more = "cuGraphInstantiate" + how, rest.get(how, (None,))
         assert self.call(name, ctypes.byref(instance), graph, *more) == OK
+        assert self.call("cuGraphDestroy", graph) == OK
         return instance
 
     def launch_graph(self, instance: Any, suffix: str = "") -> int:

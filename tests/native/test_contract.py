@@ -5,6 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ def _fields(structure: str) -> list[str]:
     return re.findall(r"^\s+(?:\w+ )+(\w+)(?:\[\w+\])?;", body[1], re.MULTILINE)
 
 
+@pytest.mark.foreign
 def test_every_offset_of_the_header_is_the_readers(built: Built, tmp_path: Path) -> None:
     """A program writes each field of both files with a number of its own; Python reads them all."""
     source = """
@@ -60,7 +62,7 @@ def test_every_offset_of_the_header_is_the_readers(built: Built, tmp_path: Path)
     }"""
     program = built.compile(tmp_path / "write", source)
     paths = [tmp_path / "control", tmp_path / "usage"]
-    subprocess.run([program, *paths], check=True, timeout=60)
+    subprocess.run([*built.machine.runner, program, *paths], check=True, timeout=60)
 
     control = limits.decode_control(paths[0].read_bytes())
     (process,) = limits.decode_usage(paths[1].read_bytes(), 2)
@@ -98,6 +100,7 @@ def test_the_readers_record_names_the_headers_fields() -> None:
     assert [kind.lower() for kind in kinds] == names
 
 
+@pytest.mark.foreign(pages=(4096, 65536))
 def test_the_agent_reads_what_a_process_holds(container: Container) -> None:
     path = container.claim(*(DeviceLimit(uuid, 1000 << 20) for uuid in UUIDS))
 

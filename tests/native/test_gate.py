@@ -104,6 +104,7 @@ def test_a_share_that_is_given_or_taken_later_holds_at_once(container: Container
     assert process.devices[0].launches == 10
 
 
+@pytest.mark.foreign
 def test_a_blocked_claim_waits_until_it_is_unblocked(container: Container) -> None:
     limit = DeviceLimit(UUIDS[0], None)
     launcher = _Launcher(container, limit)
@@ -157,6 +158,7 @@ def test_captured_launches_cost_nothing(container: Container) -> None:
     assert process.devices[0].launches == 0
 
 
+@pytest.mark.foreign
 def test_every_way_to_launch_passes_the_gate(container: Container) -> None:
     path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=10))
 

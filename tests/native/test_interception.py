@@ -1,10 +1,7 @@
 """Interception: a caller gets what the driver would have given, swapped only where we change it."""
 
-import fcntl
-import platform
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +11,7 @@ import pytest
 from elftools.elf.constants import P_FLAGS
 from elftools.elf.elffile import ELFFile
 
-from tests.native.conftest import NATIVE, Built, Container
+from tests.native.conftest import NATIVE, Built, Container, make
 
 _TABLE = (NATIVE / "src" / "hooks.def").read_text()
 _HOOKS = re.findall(r"^(?:HOOK|LAUNCH|VIEW)\((\w+),", _TABLE, re.MULTILINE)
@@ -47,6 +44,7 @@ def _lines(container: Container, program: Path, preload: str) -> list[str]:
     return told.splitlines()
 
 
+@pytest.mark.foreign
 def test_every_look_up_gives_what_the_driver_gave(built: Built, container: Container) -> None:
     """All names, all versions, all flags, both ways to ask: the same function, swapped where it is hooked."""
     bases = sorted({base for _, base, _, _ in _FAKE_NAMES})
@@ -95,6 +93,7 @@ int main(void)
     assert with_us == [expected(line) for line in without]
 
 
+@pytest.mark.foreign
 def test_a_program_linked_against_the_driver_reaches_us(built: Built, container: Container) -> None:
     source = """
     #include "cuda_min.h"
@@ -114,6 +113,7 @@ def test_a_program_linked_against_the_driver_reaches_us(built: Built, container:
     assert _lines(container, program, str(built.library)) == ["2"]
 
 
+@pytest.mark.foreign
 def test_a_wrapper_finds_the_next_function_and_not_itself(
     built: Built, container: Container
 ) -> None:
@@ -166,6 +166,7 @@ def test_a_wrapper_finds_the_next_function_and_not_itself(
     assert behind_us[-1] == "2 0 13000 1"
 
 
+@pytest.mark.foreign
 def test_a_function_of_another_library_is_left_alone(built: Built, container: Container) -> None:
     library = built.compile(
         container.directory / "libother.so",
@@ -190,6 +191,7 @@ def test_a_function_of_another_library_is_left_alone(built: Built, container: Co
     assert _lines(container, program, str(built.library)) == ["77 78 77"]
 
 
+@pytest.mark.foreign
 def test_the_program_itself_has_a_driver_only_when_one_is_loaded(
     built: Built, container: Container
 ) -> None:
@@ -223,16 +225,36 @@ def test_the_program_itself_has_a_driver_only_when_one_is_loaded(
     ]
 
 
-@pytest.mark.parametrize(
-    "command", [["bash", "-c", "echo $((6*7))"], ["python3", "-c", "print(42)"]]
-)
-def test_programs_without_cuda_run_as_before(container: Container, command: list[str]) -> None:
-    process = container.start(command, LD_LIBRARY_PATH="")
-    told, said = process.communicate(timeout=60)
+@pytest.mark.foreign
+def test_programs_without_cuda_run_as_before(container: Container) -> None:
+    texts = ("echo $((6*7))", "print(42)")
+    shell, python = ("bash", "-c", texts[0]), (container.built.machine.python, "-c", texts[1])
+    commands = [python] if container.built.machine.runner else [shell, python]
+    for command in commands:
+        process = container.start([*command], LD_LIBRARY_PATH="")
+        told, said = process.communicate(timeout=60)
 
-    assert (process.returncode, told.strip(), said) == (0, "42", "")
+        assert (process.returncode, told.strip(), said) == (0, "42", "")
 
 
+def test_a_machine_without_a_driver_says_so_as_before(container: Container) -> None:
+    """A program that looks for a driver and finds none must not take us for one."""
+    text = """
+        try:
+            ctypes.CDLL("libcuda.so.1")
+            driver = "loaded"
+        except OSError as error:
+            driver = str(error)
+        tell([driver, hasattr(ctypes.CDLL(None), "cuInit")])
+    """
+
+    with_us = container.run(text, LD_LIBRARY_PATH="")
+
+    assert with_us == container.run(text, LD_LIBRARY_PATH="", LD_PRELOAD="")
+    assert with_us[1] is False
+
+
+@pytest.mark.foreign
 def test_nothing_happens_before_the_driver_is_initialised(container: Container) -> None:
     told = container.run(
         """
@@ -251,9 +273,10 @@ def test_nothing_happens_before_the_driver_is_initialised(container: Container) 
     assert told == [False, 0o077, [True, True], True]
 
 
-@pytest.fixture
-def shipped(built: Built) -> Iterator[ELFFile]:
-    with built.shipped.open("rb") as file:
+@pytest.fixture(params=["x86_64", "aarch64"])
+def shipped(request: pytest.FixtureRequest) -> Iterator[ELFFile]:
+    """What `make native` makes for a processor."""
+    with _release(request.param).open("rb") as file:
         yield ELFFile(file)
 
 
@@ -307,26 +330,24 @@ def test_nothing_of_the_tests_is_in_what_ships(built: Built) -> None:
     assert b"VGPU_CLAIMS_DIRECTORY" not in content
 
 
-def _release(built: Built, machine: str) -> Path:
-    target = built.directory / machine / "libvgpu.so"
+def _release(architecture: str) -> Path:
+    directory = NATIVE / "build"
+    target = directory / architecture / "libvgpu.so"
     zig = shlex.join([sys.executable, "-m", "ziglang"])
-    make = ["make", "-s", "-C", str(NATIVE), f"BUILD={built.directory}", f"ZIG={zig}", str(target)]
-    with (built.directory / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run(make, check=True, timeout=280)
+    make(f"BUILD={directory}", f"ZIG={zig}", str(target))
     return target
 
 
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_what_ships_loads_where_the_c_library_is_old(built: Built, machine: str) -> None:
-    with _release(built, machine).open("rb") as file:
+@pytest.mark.parametrize("architecture", ["x86_64", "aarch64"])
+def test_what_ships_loads_where_the_c_library_is_old(architecture: str) -> None:
+    with _release(architecture).open("rb") as file:
         library = ELFFile(file)
         versions = {
             version.name
             for _, all_of_one in _section(library, ".gnu.version_r").iter_versions()
             for version in all_of_one
         }
-        architecture = library.get_machine_arch()
+        found = library.get_machine_arch()
         exported = _symbols(library, is_defined=True)
         needed = [tag.needed for tag in _dynamic(library) if tag.entry.d_tag == "DT_NEEDED"]
         weak = {
@@ -342,14 +363,15 @@ def test_what_ships_loads_where_the_c_library_is_old(built: Built, machine: str)
     assert threads == {"pthread_mutex_init", "pthread_mutex_lock", "pthread_mutex_unlock"}
     assert weak == {"dlvsym", "__libc_dlopen_mode", "__libc_dlsym"}
     assert needed == ["libc.so.6"]
-    assert architecture == {"x86_64": "x64", "aarch64": "AArch64"}[machine]
+    assert found == {"x86_64": "x64", "aarch64": "AArch64"}[architecture]
     assert exported == {*_HOOKS, "dlsym"}
     numbers = [tuple(map(int, name.removeprefix("GLIBC_").split("."))) for name in versions]
     assert max(numbers) <= (2, 17)
 
 
-def test_what_ships_runs_in_programs_of_this_machine(built: Built, limited: Container) -> None:
-    ships = _release(built, platform.machine())
+@pytest.mark.foreign(pages=(4096, 65536))
+def test_what_ships_runs_in_programs(limited: Container) -> None:
+    ships = _release(limited.built.machine.name)
 
     told = limited.run(
         "cuda = Cuda(); tell([cuda.alloc(900 * MIB)[0], cuda.alloc(200 * MIB)[0], cuda.launch()])",

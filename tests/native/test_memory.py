@@ -25,6 +25,7 @@ PATHS = {
 }
 
 
+@pytest.mark.foreign
 @pytest.mark.parametrize("path", PATHS)
 def test_no_way_to_allocate_leads_past_the_limit(limited: Container, path: str) -> None:
     told = limited.run(f"""
@@ -44,7 +45,13 @@ def test_a_refusal_says_what_was_asked_and_what_is_used(limited: Container) -> N
     assert "refused 4194304000 bytes on GPU 0: 0 of 1048576000 bytes are in use" in limited.said
 
 
-_ROUND_TRIPS = {
+def test_a_hundred_refusals_are_said_in_five_lines(limited: Container) -> None:
+    limited.run("cuda = Cuda(); [cuda.alloc(4000 * MIB) for _ in range(100)]")
+
+    assert limited.said.count("refused") == 5
+
+
+ROUND_TRIPS = {
     "plain": "address = cuda.alloc(SIZE)[1]; cuda.free(address)",
     "pitched": "address = cuda.pitched(1 << 20, 100)[1]; cuda.free(address)",
     "managed": "address = cuda.managed(SIZE)[1]; cuda.free(address)",
@@ -77,12 +84,12 @@ _ROUND_TRIPS = {
 }
 
 
-@pytest.mark.parametrize("way", _ROUND_TRIPS)
+@pytest.mark.parametrize("way", ROUND_TRIPS)
 def test_what_is_freed_is_free_again(limited: Container, way: str) -> None:
     told = limited.run(f"""
         SIZE = 100 * MIB
         cuda = Cuda()
-        {_ROUND_TRIPS[way]}
+        {ROUND_TRIPS[way]}
         cuda.use(0)
         tell([cuda.used(), cuda.fake_used()])
     """)
@@ -127,6 +134,7 @@ def test_a_free_that_the_driver_refuses_keeps_the_charge(limited: Container) -> 
     assert told == [719, 1 << 20, 0, 0]
 
 
+@pytest.mark.foreign
 def test_addresses_that_nobody_charged_go_to_the_driver(limited: Container) -> None:
     """An imported address, NULL and nonsense are the driver's to judge."""
     told = limited.run("""
@@ -185,6 +193,27 @@ def test_memory_on_the_host_is_not_charged(limited: Container) -> None:
     """)
 
     assert told == [0, 0, 0]
+
+
+def test_a_thread_without_a_context_is_charged_where_its_call_says(limited: Container) -> None:
+    """Only what names its device can be allocated there; all else is the driver's to refuse."""
+    told = limited.run("""
+        cuda = Cuda(1)
+        told = []
+        def work():
+            free, total = ctypes.c_size_t(), ctypes.c_size_t()
+            told.extend([cuda.alloc(MIB)[0], cuda.managed(MIB)[0], cuda.alloc_async(MIB)[0],
+                         cuda.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total)),
+                         cuda.create(600 * MIB)[0], cuda.create(600 * MIB)[0]])
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        second = cuda.used() >> 20
+        cuda.use(0)
+        tell([told, second, cuda.used()])
+    """)
+
+    assert told == [[201, 201, 201, 201, 0, 2], 600, 0]
 
 
 def test_a_pool_is_charged_for_what_it_keeps_back(limited: Container) -> None:
@@ -257,6 +286,7 @@ def test_every_way_to_instantiate_a_graph_is_seen(limited: Container, how: str) 
     assert told == 2
 
 
+@pytest.mark.foreign
 def test_each_card_has_its_own_limit(container: Container) -> None:
     container.claim(DeviceLimit(UUIDS[0], 100 << 20), DeviceLimit(UUIDS[1], 300 << 20))
 
@@ -317,6 +347,7 @@ def _ask(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.foreign
 def test_a_resize_holds_at_the_next_call(container: Container) -> None:
     path = container.claim(DeviceLimit(UUIDS[0], 100 << 20)) / "control"
     process = container.start("""

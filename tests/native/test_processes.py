@@ -1,7 +1,6 @@
 """Processes: whatever happens to one, the others go on, and the limit holds for all together."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,12 +14,12 @@ from hami_dra.lab import wait
 from hami_dra.node import limit_files
 from hami_dra.node.limits import (
     PROCESS_GONE,
-    USAGE_BYTES,
     Control,
     DeviceLimit,
     DriverUsage,
 )
 from tests.native.conftest import UUIDS, Built, Container
+from tests.native.namespaces import unshare
 
 _HOLD = """
 cuda = Cuda()
@@ -254,59 +253,7 @@ def test_more_processes_than_slots_are_limited_each_for_itself(
     assert container.said.count("\n") == 1
 
 
-def test_a_child_that_was_forked_after_start_leaves_the_parents_books_alone(
-    limited: Container,
-) -> None:
-    told = limited.run("""
-        cuda = Cuda()
-        address = cuda.alloc(500 * MIB)[1]
-        child = os.fork()
-        if not child:
-            os._exit(cuda.free(address))
-        _, status = os.waitpid(child, 0)
-        tell([os.waitstatus_to_exitcode(status) != OK, cuda.used() >> 20, cuda.free(address), cuda.used()])
-    """)
-
-    assert told == [True, 500, 0, 0]
-
-
-def test_a_child_that_was_forked_before_start_has_books_of_its_own(limited: Container) -> None:
-    told = limited.run("""
-        child = os.fork()
-        cuda = Cuda()
-        result = cuda.alloc(400 * MIB)[0]
-        if not child:
-            os._exit(result)
-        _, status = os.waitpid(child, 0)
-        tell([result, os.waitstatus_to_exitcode(status), cuda.alloc(600 * MIB)[0]])
-    """)
-
-    assert told == [0, 0, 0]
-
-
-def test_a_program_that_replaces_itself_begins_anew(limited: Container) -> None:
-    told = limited.run("""
-        if len(sys.argv) == 1:
-            Cuda().alloc(800 * MIB)
-            text = "from tests.native.cuda import *; c = Cuda(); tell([c.used(), c.alloc(1000 * MIB)[0]])"
-            os.execv(sys.executable, [sys.executable, "-S", "-c", text, "again"])
-    """)
-
-    assert told == [0, 0]
-
-
-def test_a_spawned_child_is_one_more_process(limited: Container) -> None:
-    told = limited.run("""
-        import subprocess
-        cuda = Cuda()
-        cuda.alloc(600 * MIB)
-        text = "from tests.native.cuda import *; tell(Cuda().alloc(600 * MIB)[0])"
-        tell(int(subprocess.check_output([sys.executable, "-S", "-c", text])))
-    """)
-
-    assert told == 2
-
-
+@pytest.mark.foreign
 def test_threads_on_two_cards_leave_no_byte_behind(limited: Container) -> None:
     told = limited.run("""
         def work(device):
@@ -341,152 +288,12 @@ def test_closing_every_descriptor_takes_nothing_away(limited: Container) -> None
     assert told == [0, 2]
 
 
-def _damage(path: Path, how: str) -> None:
-    if how == "missing":
-        path.unlink()
-    elif how == "truncated":
-        os.truncate(path, 4096)
-    elif how == "empty":
-        os.truncate(path, 0)
-    elif how == "a directory":
-        path.unlink()
-        path.mkdir()
-    elif how == "a link":
-        path.rename(path.with_name("other"))
-        path.symlink_to("other")
-    elif how == "a newer version":
-        path.write_bytes(b"VGPUSAGE\x02\0\0\0\1\0\0\0".ljust(USAGE_BYTES, b"\0"))
-    elif how == "noise":
-        path.write_bytes(os.urandom(USAGE_BYTES))
-    else:
-        size = USAGE_BYTES.to_bytes(8, "little")
-        path.write_bytes((b"VGPUSAGE\1\0\0\0\1\0\0\0" + size).ljust(USAGE_BYTES, b"\xff"))
-
-
-@pytest.mark.parametrize(
-    "how",
-    ["missing", "truncated", "empty", "a directory", "a link", "a newer version", "noise", "ones"],
-)
-def test_a_damaged_usage_file_is_said_and_the_limit_still_holds(
-    container: Container, how: str
-) -> None:
-    path = container.claim(DeviceLimit(UUIDS[0], 1000 << 20))
-    _damage(path / "usage", how)
-
-    told = container.run("""
-        cuda = Cuda()
-        first = cuda.alloc(600 * MIB)
-        second = cuda.alloc(600 * MIB)
-        tell([first[0], second[0], cuda.free(first[1]), cuda.used()])
-    """)
-
-    assert told == [0, 2, 0, 0]
-    lines = [line for line in container.said.splitlines() if "refused" not in line]
-    assert len(lines) == 1
-    assert "this process alone" in lines[0]
-
-
-def test_books_get_memory_from_the_first_process_that_computes(limited: Container) -> None:
-    usage = limited.claims / "one" / "usage"
-    before = usage.stat()
-
-    assert limited.run("tell(Cuda().alloc(600 * MIB)[0])") == 0
-
-    assert before.st_size == usage.stat().st_size == USAGE_BYTES
-    assert before.st_blocks == 0, "nobody pays for the books of a container that does not compute"
-    assert usage.stat().st_blocks * 512 >= USAGE_BYTES
-
-
-def test_books_that_find_no_memory_end_nobody(limited: Container) -> None:
-    """To touch what has no memory behind it would end the program with SIGBUS."""
-    full = limited.directory / "full"
-    full.mkdir()
-    script = f"""
-        mount -t tmpfs -o size=256k none {full} && mkdir -p {full}/claims/one &&
-        cd {limited.claims}/one && cp --sparse=always control usage {full}/claims/one &&
-        dd if=/dev/zero of={full}/rest status=none
-        test -s {full}/rest && exec {sys.executable} -S -c 'from tests.native.cuda import *
-cuda = Cuda()
-tell([cuda.alloc(600 * MIB)[0], cuda.alloc(600 * MIB)[0]])'
-    """
-    shell = [*_unshare("--mount"), "sh", "-c", script]
-
-    told = limited.run(shell, VGPU_CLAIMS_DIRECTORY=str(full / "claims"))
-
-    assert told == [0, 2]
-    assert "this process alone" in limited.said
-
-
-@pytest.mark.parametrize("content", [b"\0", b"\xff", b"\x10"], ids=["zeros", "ones", "sixteens"])
-def test_a_usage_file_that_is_overwritten_later_ends_nobody(
-    container: Container, content: bytes
-) -> None:
-    path = container.claim(DeviceLimit(UUIDS[0], 1000 << 20)) / "usage"
-    process = container.start("""
-        cuda = Cuda()
-        first = cuda.alloc(600 * MIB)
-        tell(first[0])
-        sys.stdin.readline()
-        results = [cuda.alloc(600 * MIB)[0], cuda.free(first[1])]
-        results.append(cuda.alloc(2000 * MIB)[0])
-        tell(results)
-    """)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "0\n"
-    with path.open("r+b") as usage:
-        usage.seek(64)
-        usage.write(content * (USAGE_BYTES - 64))
-
-    told, said = process.communicate("\n", timeout=120)
-
-    assert process.returncode == 0, said
-    assert told.strip().endswith("0, 2]")
-
-
-@pytest.mark.parametrize("content", [b"", b"VGPUCTRL\x02\0\0\0", b"x" * 79936])
-def test_a_damaged_control_file_grants_what_the_environment_says(
-    container: Container, content: bytes
-) -> None:
-    path = container.claim(DeviceLimit(UUIDS[0], 1000 << 20))
-    (path / "control").write_bytes(content)
-
-    closed = container.run("tell(Cuda().alloc(MIB)[0])")
-    fallback = container.run(
-        """
-        cuda = Cuda()
-        tell([cuda.alloc(60 * MIB)[0], cuda.alloc(60 * MIB)[0]])
-    """,
-        CUDA_DEVICE_MEMORY_LIMIT="100m",
-    )
-
-    assert (closed, fallback) == (2, [0, 2])
-
-
-def test_an_update_that_the_agent_did_not_finish_changes_nothing(container: Container) -> None:
-    path = container.claim(DeviceLimit(UUIDS[0], 1000 << 20))
-    with (path / "control").open("r+b") as control:
-        control.seek(16)
-        control.write((7).to_bytes(8, "little"))
-
-    told = container.run(
-        "cuda = Cuda(); tell([cuda.alloc(600 * MIB)[0], cuda.alloc(600 * MIB)[0]])"
-    )
-
-    assert told == [0, 2]
-
-
-def _unshare(*what: str) -> list[str]:
-    unshare = shutil.which("unshare")
-    assert unshare, "util-linux is part of every distribution"
-    return [unshare, "--user", "--map-root-user", *what]
-
-
 def test_processes_of_another_pid_namespace_are_not_taken_for_dead(limited: Container) -> None:
     """Their PIDs mean nothing here; only the agent can say that they are gone."""
     path = limited.claims / "one"
     text = "from tests.native.cuda import *; import sys; c = Cuda(); tell(c.alloc(800 * MIB)[0]); sys.stdin.readline()"
     holder = limited.start(
-        [*_unshare("--pid", "--fork", "--mount-proc"), sys.executable, "-S", "-c", text]
+        [*unshare("--pid", "--fork", "--mount-proc"), sys.executable, "-S", "-c", text]
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "0\n", holder.communicate()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hami_dra.node import limit_files
 from hami_dra.node.limits import CONTROL_BYTES, USAGE_BYTES, Control, DeviceLimit
-from tests.native.conftest import NATIVE, UUIDS, compiler
+from tests.native.conftest import NATIVE, UUIDS, compiler, make
 
 _SANITIZERS: Final = {
     "address": "-fsanitize=address,undefined -fno-sanitize-recover=undefined",
@@ -49,10 +49,8 @@ def _built(name: str) -> Path:
     """Return the folder of what `make sanitized` made."""
     build = NATIVE / "build" / name
     link = "-shared -pthread -ldl -Wl,-soname,libvgpu.so -Wl,--version-script=$(BUILD)/exports.map"
-    make = ["make", "-s", "-C", str(NATIVE), f"BUILD={build}"]
     flags = f"SANITIZE={_SANITIZERS[name]}"
-    command = [*make, flags, f"CC={' '.join(compiler())}", f"LINK={link}", "sanitized"]
-    subprocess.run(command, check=True, timeout=280)
+    make(f"BUILD={build}", flags, f"CC={' '.join(compiler())}", f"LINK={link}", "sanitized")
     return build
 
 

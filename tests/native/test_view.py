@@ -6,7 +6,7 @@ from hami_dra.node import limit_files
 from hami_dra.node.limits import Control, DeviceLimit, DriverUsage
 from tests.native.conftest import UUIDS, Container
 
-_NVML = """
+NVML = """
 class Memory(ctypes.Structure):
     _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
 class Memory2(ctypes.Structure):
@@ -41,9 +41,10 @@ def processes(name, index=0, room=8):
 """
 
 
+@pytest.mark.foreign
 def test_cuda_and_nvml_tell_the_same_memory(limited: Container) -> None:
     told = limited.run(
-        _NVML
+        NVML
         + """
 cuda = Cuda()
 cuda.alloc(400 * MIB)
@@ -59,7 +60,7 @@ tell([[n >> 20 for n in cuda.info()], total.value >> 20, memory(0), memory2(0), 
 def test_a_limit_above_the_card_shows_the_card(container: Container) -> None:
     container.claim(DeviceLimit(UUIDS[0], 1 << 60))
 
-    told = container.run(_NVML + "tell([Cuda().info()[1] >> 20, memory(0)[0]])")
+    told = container.run(NVML + "tell([Cuda().info()[1] >> 20, memory(0)[0]])")
 
     assert told == [16384, 16384]
 
@@ -79,7 +80,7 @@ def test_an_overcommitted_card_shows_what_is_really_free(container: Container) -
 def test_a_shrunk_limit_shows_nothing_free_and_no_underflow(container: Container) -> None:
     path = container.claim(DeviceLimit(UUIDS[0], 1000 << 20)) / "control"
     process = container.start(
-        _NVML
+        NVML
         + """
 cuda = Cuda()
 tell(cuda.alloc(800 * MIB)[0])
@@ -115,7 +116,7 @@ def test_process_lists_hold_this_container_alone(limited: Container, version: st
     ).stdout.readline()  # type: ignore[union-attr]
 
     told = limited.run(
-        _NVML
+        NVML
         + f"""
 cuda = Cuda()
 before = processes({name!r})
@@ -137,7 +138,7 @@ def test_a_program_without_cuda_sees_the_limit_too(limited: Container) -> None:
     holder.stdout.readline()
 
     told = limited.run(
-        _NVML + "tell([memory(0), processes('nvmlDeviceGetComputeRunningProcesses_v3')])"
+        NVML + "tell([memory(0), processes('nvmlDeviceGetComputeRunningProcesses_v3')])"
     )
 
     assert told == [[1000, 700, 300], [0, 1, [[holder.pid, 300]]]]
@@ -150,7 +151,7 @@ def test_utilisation_of_others_is_not_shown(container: Container) -> None:
         "cuda = Cuda(); tell(cuda.alloc(900 * MIB)[0]); sys.stdin.readline()", LD_PRELOAD=""
     ).stdout.readline()  # type: ignore[union-attr]
     process = container.start(
-        _NVML
+        NVML
         + """
 cuda = Cuda()
 cuda.alloc(MIB)
@@ -180,7 +181,7 @@ tell(sampled())
 
 def test_wrong_arguments_are_the_drivers_to_refuse(limited: Container) -> None:
     told = limited.run(
-        _NVML
+        NVML
         + """
 m = Memory2(version=1)
 count = ctypes.c_uint(0)
