@@ -48,7 +48,7 @@ _INSTALLED: Final = """\
 hami-dra is installed: new pods that ask for HAMi's resources get claims from now on.
   cards:   kubectl get resourceslices
   agents:  kubectl -n {agents} get pods -o wide     (unless left out)
-  use:     http://NODE:31995, and /metrics there for Prometheus     (unless left out)
+  use:     port 31995 of each node, for browsers and Prometheus     (unless left out)
   webhook: kubectl -n {namespace} get pods"""
 
 _STAYS: Final = """\
