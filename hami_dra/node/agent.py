@@ -17,7 +17,7 @@ from hami_dra.kube.claims import find_claim
 from hami_dra.kube.node_events import NodeEvents
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json
-from hami_dra.node import feed, leave, sockets, turns
+from hami_dra.node import feed, leave, processes, sockets, turns
 from hami_dra.node.backend import Backend
 from hami_dra.node.checkpoint import Checkpoint, NewerFormatError
 from hami_dra.node.claim_files import ClaimFiles
@@ -219,8 +219,9 @@ class Agent:
             if isinstance(machine, Claims):
                 running.append(tasks.create_task(Reconciler(machine, self._find_record).run()))
                 self._metrics.claims.set_function(lambda: len(machine.records()))
-                if self._backend.is_measurable and self._library and feed.sees_all_processes():
-                    feeder = feed.Feeder(self._backend.processes)
+                if self._library and processes.sees_all():
+                    measure = self._backend.processes if self._backend.is_measurable else None
+                    feeder = feed.Feeder(measure)
                     running.append(tasks.create_task(feed.keep_feeding(feeder, machine.fed)))
             try:
                 yield

@@ -1,8 +1,11 @@
-"""Tell the native library what its processes really did: their GPU time and the driver's books.
+"""Tell the native library what its processes really did: GPU time, the driver's books, their ends.
 
 The library guesses what a launch costs and what a context takes; with measurements in `control` its
 long-run average is exact (ruling 39). Whoever cannot be measured is not written about: silence
 makes the library measure by itself, and a wrong zero would lift its limit.
+
+It also cannot see that a process of another namespace of ids has ended, as all of a container's
+have that was restarted; until it is told, what they held counts against the claim.
 """
 
 import asyncio
@@ -13,24 +16,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from hami_dra.node import limit_files
+from hami_dra.node import limit_files, processes
 from hami_dra.node.backend import BackendError
-from hami_dra.node.limits import Control, DamagedFileError, DriverUsage, ProcessUsage
+from hami_dra.node.limits import (
+    PROCESS_GONE,
+    Control,
+    DamagedFileError,
+    DriverUsage,
+    ProcessUsage,
+)
 from hami_dra.node.meter import Measured
+from hami_dra.node.processes import Host, Name
 
 _log = logging.getLogger(__name__)
 
 Measure: TypeAlias = Callable[[str], Mapping[int, Measured]]
 """Return what each process did on the card with this UUID, by its id on the node."""
 
-_Identity: TypeAlias = tuple[int, int, int]
-"""A process as its container sees it: inode of its namespace of ids, id, and time of start."""
+_Measured: TypeAlias = Mapping[str, Mapping[int, Measured]]
 
 _BUSY_S: Final = 0.2
 _CALM_S: Final = 1.0
 _IDLE: Final = Measured()
-_INITIAL_NAMESPACE: Final = 0xEFFFFFFC
-_START_TIME: Final = 21  # the 22nd field of /proc/PID/stat, counted from the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +51,6 @@ class Fed:
 
     directory: Path
     control: Control
-
-
-def sees_all_processes(proc: Path = Path("/proc")) -> bool:
-    """Tell whether ids here are those of the node, as with hostPID: NVML speaks of no others."""
-    try:
-        return (proc / "self/ns/pid").stat().st_ino == _INITIAL_NAMESPACE
-    except OSError:
-        return False
 
 
 async def keep_feeding(feeder: "Feeder", claims: Callable[[], Sequence[Fed]]) -> None:
@@ -73,83 +72,111 @@ class Feeder:
     """Feeds claims; for one thread.
 
     Args:
-        measure: asks the driver.
+        measure: asks the driver; None where there is none.
         proc: where the node's processes show.
         clock_ns: CLOCK_MONOTONIC, which containers share.
+        now: seconds of any clock, by which looks at all processes of the node are spread.
     """
 
     def __init__(
         self,
-        measure: Measure,
+        measure: Measure | None,
         *,
         proc: Path = Path("/proc"),
         clock_ns: Callable[[], int] = time.monotonic_ns,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._measure = measure
         self._proc = proc
         self._clock_ns = clock_ns
+        self._now = now
         self._spent_ns: dict[tuple[Path, str], int] = {}
         self._hidden: frozenset[int] = frozenset()
+        self._ended: dict[Path, frozenset[Name]] = {}
+        self._gone: frozenset[Name] = frozenset()
+        self._looked_for: frozenset[Name] = frozenset()
+        self._looked_at = 0.0
 
     def feed(self, claims: Iterable[Fed]) -> bool:
         """Write into each claim what its processes did; return whether any did something.
 
         Raises:
-            BackendError: if the driver cannot tell of processes; nothing is written then.
+            BackendError: if the driver cannot tell of processes; only who ended is written then.
         """
-        claims = tuple(claims)
-        kept = {claim.directory for claim in claims}
-        self._spent_ns = {key: ns for key, ns in self._spent_ns.items() if key[0] in kept}
-        busy = [(claim, found) for claim in claims if (found := _processes(claim))]
-        uuids = {device.uuid for claim, _ in busy for device in claim.control.devices}
-        measured = {uuid: self._measure(uuid) for uuid in sorted(uuids)}
-        hosts, hidden = self._hosts({pid for pids in measured.values() for pid in pids})
-        self._tell_hidden(hidden)
-        for claim, processes in busy:
-            # Any of them may be the claim's, whose time would be told as none.
-            if all(hidden.isdisjoint(measured[device.uuid]) for device in claim.control.devices):
-                self._write(claim, processes, measured, hosts)
+        busy = [_Busy(claim, found) for claim in claims if (found := _living(claim))]
+        kept = {each.claim.directory for each in busy}
+        self._ended = {path: names for path, names in self._ended.items() if path in kept}
+        measured: _Measured = {}
+        hosts: Mapping[Name, Host] = {}
+        problem: BackendError | None = None
+        try:
+            measured = self._measured(busy)
+            hosts, hidden = processes.find(self._proc, _pids(measured))
+            self._tell_hidden(hidden)
+        except BackendError as error:
+            problem = error
+        self._look_for_ends(busy, hosts)
+        for each in busy:
+            self._write(each, measured, hosts)
+        if problem is not None:
+            raise problem
         return any(done.busy_ns for pids in measured.values() for done in pids.values())
 
-    def _write(
-        self,
-        claim: Fed,
-        processes: Sequence[ProcessUsage],
-        measured: Mapping[str, Mapping[int, Measured]],
-        hosts: Mapping[_Identity, int],
-    ) -> None:
-        devices = claim.control.devices
-        known = {
-            process.slot: (process, pid)
-            for process in processes
-            if (pid := hosts.get((process.pid_namespace, process.pid, process.start_time)))
-        }
-        for device in devices:
-            key, done = (claim.directory, device.uuid), measured[device.uuid]
-            busy = sum(done.get(pid, _IDLE).busy_ns for _, pid in known.values())
-            self._spent_ns[key] = self._spent_ns.get(key, 0) + busy
-        told = {
-            slot: DriverUsage(
-                pid=process.pid,
-                host_pid=pid,
-                start_time=process.start_time,
-                used_bytes=[measured[device.uuid].get(pid, _IDLE).used_bytes for device in devices],
-            )
-            for slot, (process, pid) in known.items()
-        }
+    def _measured(self, busy: Iterable["_Busy"]) -> _Measured:
+        """Ask the driver about the cards of claims; of none where there is no driver."""
+        if self._measure is None:
+            return {}
+        uuids = {device.uuid for each in busy for device in each.claim.control.devices}
+        return {uuid: self._measure(uuid) for uuid in sorted(uuids)}
+
+    def _look_for_ends(self, busy: Iterable["_Busy"], hosts: Mapping[Name, Host]) -> None:
+        """Look for those that hold nothing of a card and may have ended."""
+        unknown = frozenset(
+            name for each in busy for name in map(_name, each.living) if name.namespace
+        ).difference(hosts)
+        now = self._now()
+        if unknown - self._looked_for or now - self._looked_at > _CALM_S:
+            self._gone = processes.ended(self._proc, unknown) if unknown else frozenset()
+            self._looked_for, self._looked_at = unknown, now
+
+    def _write(self, busy: "_Busy", measured: _Measured, hosts: Mapping[Name, Host]) -> None:
+        """Write what is known: who ended, and what the others did if all that is known."""
+        claim = busy.claim
+        ended = frozenset(map(_name, busy.living)) & self._gone
+        uuids = [device.uuid for device in claim.control.devices]
+        # Any hidden one may be the claim's, whose time would be told as none.
+        is_measured = all(
+            uuid in measured and self._hidden.isdisjoint(measured[uuid]) for uuid in uuids
+        )
+        if not is_measured and ended == self._ended.get(claim.directory, frozenset()):
+            return
+        self._ended[claim.directory] = ended
+        known = busy.known(hosts)
+        if is_measured:
+            self._count(claim, [pid for _, pid in known], measured)
+        devices = tuple(
+            replace(device, busy_ns=self._spent_ns.get((claim.directory, device.uuid), 0))
+            for device in claim.control.devices
+        )
+        told = [*(_told(*each, uuids, measured) for each in known if is_measured)]
+        told += [_gone(process, len(uuids)) for process in busy.living if _name(process) in ended]
         control = replace(
             claim.control,
-            devices=tuple(
-                replace(device, busy_ns=self._spent_ns[claim.directory, device.uuid])
-                for device in devices
-            ),
-            processes=told,
-            measured_at_ns=self._clock_ns(),
+            devices=devices,
+            processes=dict(told),
+            measured_at_ns=self._clock_ns() if is_measured else 0,
         )
         try:
             limit_files.update(claim.directory / "control", control)
         except (OSError, DamagedFileError) as error:
             _log.info("control in %s not fed: %s", claim.directory, error)
+
+    def _count(self, claim: Fed, pids: Sequence[int], measured: _Measured) -> None:
+        """Add up the time that processes took of the claim's cards."""
+        for device in claim.control.devices:
+            key, done = (claim.directory, device.uuid), measured[device.uuid]
+            busy_ns = sum(done.get(pid, _IDLE).busy_ns for pid in pids)
+            self._spent_ns[key] = self._spent_ns.get(key, 0) + busy_ns
 
     def _tell_hidden(self, hidden: frozenset[int]) -> None:
         if hidden - self._hidden:
@@ -160,39 +187,52 @@ class Feeder:
             )
         self._hidden = hidden
 
-    def _hosts(self, pids: Iterable[int]) -> tuple[Mapping[_Identity, int], frozenset[int]]:
-        """Find out what processes of the node are called inside of their containers.
 
-        Those that nothing may be found out about are returned beside.
-        """
-        found: dict[_Identity, int] = {}
-        hidden: set[int] = set()
-        for pid in pids:
-            home = self._proc / str(pid)
-            try:
-                namespace = (home / "ns/pid").stat().st_ino
-                inner = _inner_pid((home / "status").read_text())
-                fields = (home / "stat").read_text().rpartition(")")[2].split()
-            except PermissionError:
-                hidden.add(pid)
-                continue
-            except (OSError, ValueError):
-                continue  # it has ended
-            # The text after the name begins with the third field.
-            found[namespace, inner, int(fields[_START_TIME - 2])] = pid
-        return found, frozenset(hidden)
+@dataclass(frozen=True, slots=True)
+class _Busy:
+    """A claim that has processes.
+
+    Attributes:
+        claim: the claim.
+        living: those that the library counts, of which some may have ended.
+    """
+
+    claim: Fed
+    living: tuple[ProcessUsage, ...]
+
+    def known(self, hosts: Mapping[Name, Host]) -> list[tuple[ProcessUsage, int]]:
+        """Return those that were found on the node, each with its id there."""
+        return [
+            (process, host.pid)
+            for process in self.living
+            if (host := hosts.get(_name(process))) and host.start_time == process.start_time
+        ]
 
 
-def _processes(claim: Fed) -> tuple[ProcessUsage, ...]:
+def _living(claim: Fed) -> tuple[ProcessUsage, ...]:
     try:
         return limit_files.read_usage(claim.directory / "usage", len(claim.control.devices))
     except (OSError, DamagedFileError):
         return ()  # it ends just now, or its container spoilt it, which hurts nobody else
 
 
-def _inner_pid(status: str) -> int:
-    """Return the id in the innermost namespace, which NSpid names last."""
-    for line in status.splitlines():
-        if line.startswith("NSpid:"):
-            return int(line.split()[-1])
-    raise ValueError("found no NSpid")
+def _name(process: ProcessUsage) -> Name:
+    return Name(process.pid_namespace, process.pid)
+
+
+def _pids(measured: _Measured) -> set[int]:
+    return {pid for pids in measured.values() for pid in pids}
+
+
+def _told(
+    process: ProcessUsage, pid: int, uuids: Sequence[str], measured: _Measured
+) -> tuple[int, DriverUsage]:
+    """Return a slot, and what the driver says of the process in it."""
+    used = [measured[uuid].get(pid, _IDLE).used_bytes for uuid in uuids]
+    return process.slot, DriverUsage(process.pid, pid, process.start_time, used)
+
+
+def _gone(process: ProcessUsage, devices: int) -> tuple[int, DriverUsage]:
+    """Return a slot whose process has ended."""
+    nothing = [0] * devices
+    return process.slot, DriverUsage(process.pid, PROCESS_GONE, process.start_time, nothing)

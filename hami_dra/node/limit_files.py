@@ -128,6 +128,8 @@ def read_usage(path: Path, device_count: int) -> tuple[ProcessUsage, ...]:
     """
     with _opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
         _check_kind(descriptor, path, USAGE_BYTES)
+        if os.fstat(descriptor).st_blocks == 0:
+            return ()  # as it was made
         return decode_usage(_read(descriptor, USAGE_BYTES), device_count)
 
 

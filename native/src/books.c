@@ -148,6 +148,14 @@ static bool is_dead(const struct vgpu_claim* claim, uint32_t slot, const struct 
     return process->pid_namespace == me.pid_namespace && vgpu_is_gone(process->pid, process->start_time);
 }
 
+/* The same, as far as one call can tell: hundreds may start at once, and each looks at all the others. */
+static bool is_missing(const struct vgpu_claim* claim, uint32_t slot, const struct vgpu_slot* process)
+{
+    if (agent_says_gone(claim, slot, process))
+        return true;
+    return process->pid_namespace == me.pid_namespace && vgpu_is_missing(process->pid);
+}
+
 /* Empties a slot, if it still is of the given process. Its devices are emptied one by one under their locks.
  */
 static void bury(struct vgpu_claim* claim, uint32_t number, uint32_t pid, uint64_t start_time)
@@ -174,7 +182,9 @@ static void bury(struct vgpu_claim* claim, uint32_t number, uint32_t pid, uint64
     }
 }
 
-bool vgpu_books_reap(struct vgpu_claim* claim)
+typedef bool (*dead_function)(const struct vgpu_claim* claim, uint32_t slot, const struct vgpu_slot* process);
+
+static bool reap(struct vgpu_claim* claim, dead_function is_so)
 {
     struct vgpu_books* books = atomic_load_explicit(&claim->books, memory_order_acquire);
     if (!books || books->is_private)
@@ -184,7 +194,7 @@ bool vgpu_books_reap(struct vgpu_claim* claim)
         struct vgpu_slot* slot = &books->usage->slots[i];
         uint32_t pid = slot->pid;
         uint64_t start_time = slot->start_time;
-        if (i == books->slot || !vgpu_slot_is_live(slot) || !is_dead(claim, i, slot))
+        if (i == books->slot || !vgpu_slot_is_live(slot) || !is_so(claim, i, slot))
             continue;
         bury(claim, i, pid, start_time);
         vgpu_usage_free_slot(books->usage, i, pid, start_time);
@@ -192,6 +202,8 @@ bool vgpu_books_reap(struct vgpu_claim* claim)
     }
     return is_any_dead;
 }
+
+bool vgpu_books_reap(struct vgpu_claim* claim) { return reap(claim, is_dead); }
 
 /* The driver's number of the process in a slot, if the agent told it. */
 static uint64_t driver_bytes(
@@ -204,7 +216,8 @@ static uint64_t driver_bytes(
 }
 
 /*
- * Charges as context what the driver counts beyond our books: contexts, modules, fragments.
+ * Drops those who ended, and charges as context what the driver counts beyond our books: contexts, modules,
+ * fragments.
  * One process does it for all, once for each measurement.
  */
 void vgpu_books_feed(struct vgpu_claim* claim, uint32_t device)
@@ -214,6 +227,7 @@ void vgpu_books_feed(struct vgpu_claim* claim, uint32_t device)
     if (!books || books->is_private || (feed & 1)
         || load(&books->usage->devices[device].fed_sequence) == feed)
         return;
+    reap(claim, agent_says_gone);
     books = locked(claim, device);
     if (!books)
         return;
@@ -250,6 +264,8 @@ static bool join(struct vgpu_claim* claim, struct vgpu_usage* usage)
     /* A program that this process replaced by exec, or a dead one with the same identity, may have left
      * bytes. */
     bury(claim, claim->shared.slot, me.pid, me.start_time);
+    /* Others too, as before a container was restarted: free memory is asked for before any is refused. */
+    reap(claim, is_missing);
     return true;
 }
 

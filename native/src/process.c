@@ -62,11 +62,14 @@ struct vgpu_identity vgpu_identity(void)
     return me;
 }
 
+bool vgpu_is_missing(uint32_t pid)
+{
+    return pid == 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+}
+
 bool vgpu_is_gone(uint32_t pid, uint64_t start_time)
 {
-    if (pid == 0 || pid > INT32_MAX)
-        return true;
-    if (kill((pid_t)pid, 0) != 0 && errno == ESRCH)
+    if (vgpu_is_missing(pid))
         return true;
     char text[1024];
     if (!read_stat(pid, text))

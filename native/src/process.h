@@ -16,4 +16,7 @@ struct vgpu_identity vgpu_identity(void);
 /* Whether a process of our own PID namespace is certainly gone. */
 bool vgpu_is_gone(uint32_t pid, uint64_t start_time);
 
+/* Whether there is no process of this number; one that took it is not told from the one that had it. */
+bool vgpu_is_missing(uint32_t pid);
+
 #endif

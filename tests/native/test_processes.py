@@ -1,5 +1,6 @@
 """Processes: whatever happens to one, the others go on, and the limit holds for all together."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,11 +8,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from hami_dra.lab import wait
 from hami_dra.node import limit_files
+from hami_dra.node.feed import Fed, Feeder
 from hami_dra.node.limits import (
     PROCESS_GONE,
     Control,
@@ -308,6 +311,45 @@ def test_processes_of_another_pid_namespace_are_not_taken_for_dead(limited: Cont
 
     assert (alive, unknown) == ([2, 800], 2)
     assert limited.run("tell(Cuda().alloc(1000 * MIB)[0])") == 0
+
+
+_ASKED: Final = """
+for _ in sys.stdin: tell([number >> 20 for number in cuda.info()])
+"""
+
+
+def _told(program: subprocess.Popen[str], question: str = "") -> Any:
+    """Return the next line that a program tells, after asking it for one."""
+    assert program.stdin is not None
+    assert program.stdout is not None
+    program.stdin.write(question)
+    program.stdin.flush()
+    return json.loads(program.stdout.readline())
+
+
+def test_what_a_killed_container_held_is_free_for_its_next_one(limited: Container) -> None:
+    """A restarted container has another namespace; the agent sees that nobody is left in it."""
+    watching = limited.start("cuda = Cuda(); tell(0)" + _ASKED)
+    assert _told(watching) == 0
+    holding = "from tests.native.cuda import *; import sys; tell(Cuda().alloc(800 * MIB)[0]); sys.stdin.readline()"
+    own = unshare("--pid", "--fork", "--kill-child", "--mount-proc")
+    killed = limited.start([*own, sys.executable, "-S", "-c", holding])
+    assert _told(killed) == 0
+    path = limited.claims / "one"
+    fed = Fed(path, Control(tuple(DeviceLimit(uuid, 1000 << 20) for uuid in UUIDS)))
+    feeder = Feeder(None)
+    feeder.feed([fed])
+    assert _told(watching, "\n") == [200, 1000]
+
+    killed.kill()
+
+    def is_told() -> bool:
+        feeder.feed([fed])
+        return bool(limit_files.read_control(path / "control").processes)
+
+    wait.until(is_told, what="the agent sees that the container is gone")
+    assert limited.run("tell([number >> 20 for number in Cuda().info()])") == [1000, 1000]
+    assert _told(watching, "\n") == [1000, 1000]
 
 
 def test_another_user_of_the_container_shares_the_books(container: Container) -> None:

@@ -95,8 +95,8 @@ def test_the_agent_finds_nothing_missing_on_its_node(bed: Bed) -> None:
 # Prints whether ids are the node's, and the namespaces of the processes that it may look at.
 _LOOK: Final = """
 from pathlib import Path
-from hami_dra.node.feed import sees_all_processes
-print(sees_all_processes())
+from hami_dra.node.processes import sees_all
+print(sees_all())
 for process in Path("/proc").glob("[0-9]*"):
     try:
         print((process / "ns/pid").stat().st_ino)

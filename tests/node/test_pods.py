@@ -1,5 +1,8 @@
 """Unmodified legacy workloads on a real kubelet: each container sees its cards and its limits."""
 
+from pathlib import Path
+from typing import Final
+
 import pytest
 
 from hami_dra.lab.wait import until
@@ -10,6 +13,7 @@ from tests.node.bed import (
     TELL,
     Bed,
     assert_limits_meet_programs,
+    computing,
     container,
     deployment,
     pod,
@@ -156,6 +160,54 @@ def test_the_kubelet_says_in_the_pods_status_that_its_card_is_healthy(bed: Bed) 
 
 def test_a_program_that_computes_meets_the_native_library_and_its_limits(bed: Bed) -> None:
     assert_limits_meet_programs(bed)
+
+
+# Takes most of its share, and the first time ends as a program with a fault does: without a word.
+_FALLS: Final = """
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+typedef unsigned long long address;
+int cuInit(unsigned), cuDeviceGet(int*, int), cuDeviceGetCount(int*);
+int cuCtxCreate_v2(void**, unsigned, int), cuMemAlloc_v2(address*, size_t);
+int main(void)
+{
+    int count = 0, card;
+    void* context;
+    address taken;
+    int wrong = cuInit(0) || cuDeviceGetCount(&count);
+    for (int i = 0; i < count; i++) {
+        wrong |= cuDeviceGet(&card, i) || cuCtxCreate_v2(&context, 0, card);
+        while (cuMemAlloc_v2(&taken, 900 << 20))
+            usleep(50000);
+    }
+    while (access("/driver/falls.go", F_OK))
+        usleep(10000);
+    if (open("/driver/falls.first", O_CREAT | O_EXCL, 0600) >= 0)
+        __builtin_trap();
+    printf("wrong %d of %d\\nEND\\n", wrong, count);
+    fflush(stdout);
+    pause();
+}
+"""
+
+
+def test_a_restarted_container_has_its_whole_share_again(bed: Bed) -> None:
+    uuids = ",".join(card.uuid for card in bed.cards)
+    falls = computing(bed, "falls", _FALLS, uuids=uuids, gpu="1", gpumem="1000")
+    falls["spec"]["restartPolicy"] = "Always"
+    bed.apply(falls)
+    bed.await_running("falls")
+
+    [process] = [
+        each for each in Path("/proc").glob("[0-9]*/comm") if each.read_text() == "falls\n"
+    ]
+    # As long as somebody has it, the container that follows gets another one.
+    with (process.parent / "ns/pid").open():
+        (bed.cluster.directory / "driver" / "falls.go").touch()
+        assert f"wrong 0 of {len(bed.cards)}" in bed.told("falls").text
+    [status] = bed.pod("falls")["status"]["containerStatuses"]
+    assert status["restartCount"] == 1
 
 
 def test_nothing_of_a_deleted_pod_is_left(bed: Bed) -> None:

@@ -1,6 +1,7 @@
 """The native library hears what its processes did on the card, and of nobody else's."""
 
 import os
+import shutil
 import struct
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hami_dra.node import limit_files
 from hami_dra.node.backend import BackendError
 from hami_dra.node.cdi import NodeEdits
 from hami_dra.node.feed import Fed, Feeder
-from hami_dra.node.limits import Control, DeviceLimit, DriverUsage, decode_control
+from hami_dra.node.limits import PROCESS_GONE, Control, DeviceLimit, DriverUsage, decode_control
 from hami_dra.node.nvml import NvmlCards
 from tests.hami_dra.node.fake_nvml import FakeCard, FakeNvml, pynvml
 
@@ -57,6 +58,18 @@ def claim(tmp_path: Path, proc: Path) -> Fed:
         usage.seek(128 + 32 * 128 + 3 * size)
         usage.write(_SLOT.pack(2, 1, INNER_PID, 0, START, namespace))
     return Fed(directory, CONTROL)
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """Refuse to tell a process's namespace, which nobody refuses to root."""
+    stat = os.stat
+
+    def refusing(path: str | Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if Path(path) == home / "ns/pid":
+            raise PermissionError
+        return stat(path, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(os, "stat", refusing)
 
 
 def told(claim: Fed) -> Control:
@@ -107,17 +120,91 @@ def test_a_process_that_may_not_be_looked_at_could_be_anybodys(
     cards: NvmlCards, proc: Path, claim: Fed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its card's claims measure by themselves: a time told as none would lift their limits."""
-    stat, hidden = Path.stat, proc / "5" / "ns/pid"
-
-    def refusing(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
-        if path == hidden:  # nobody refuses that to root
-            raise PermissionError
-        return stat(path, follow_symlinks=follow_symlinks)
-
-    monkeypatch.setattr(Path, "stat", refusing)
+    hide(monkeypatch, proc / "5")
     Feeder(cards.processes, proc=proc).feed([claim])
 
     assert told(claim).measured_at_ns == 0
+
+
+GONE = DriverUsage(INNER_PID, PROCESS_GONE, START, (0,))
+
+
+def test_a_process_that_ended_is_told_once_and_frees_what_it_held(proc: Path, claim: Fed) -> None:
+    """Its container was restarted, and has another namespace: the library cannot see it."""
+    clock = iter(range(0, 100, 10))
+    feeder = Feeder(None, proc=proc, now=lambda: next(clock))
+    feeder.feed([claim])
+    assert told(claim).processes == {}, "it lives"
+    shutil.rmtree(proc / str(HOST_PID))
+
+    feeder.feed([claim])
+    after = told(claim)
+    feeder.feed([claim])
+
+    assert after.processes == {3: GONE}
+    assert after.measured_at_ns == 0, "nobody measures: the library goes on by itself"
+    assert told(claim) == after, "and nothing more is written about it"
+
+
+def test_who_ended_is_told_beside_what_others_did(cards: NvmlCards, proc: Path, claim: Fed) -> None:
+    shutil.rmtree(proc / str(HOST_PID))
+
+    Feeder(cards.processes, proc=proc).feed([claim])
+
+    assert told(claim).processes == {3: GONE}
+    assert told(claim).measured_at_ns > 0
+
+
+def test_who_ended_is_told_although_the_driver_does_not_answer(
+    card: FakeCard, proc: Path, claim: Fed, tmp_path: Path
+) -> None:
+    silent = FakeNvml([card], broken=pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED))
+    cards = NvmlCards(lambda _: NodeEdits(), root=tmp_path, library=silent)
+    shutil.rmtree(proc / str(HOST_PID))
+
+    with pytest.raises(BackendError):
+        Feeder(cards.processes, proc=proc).feed([claim])
+
+    assert told(claim).processes == {3: GONE}
+
+
+def test_a_process_whose_first_thread_ended_has_not_ended(proc: Path, claim: Fed) -> None:
+    home = proc / str(HOST_PID)
+    thread = home / "task" / "4712" / "ns"
+    thread.mkdir(parents=True)
+    (home / "ns/pid").rename(thread / "pid")
+
+    Feeder(None, proc=proc).feed([claim])
+
+    assert told(claim).processes == {}
+
+
+@pytest.mark.parametrize(
+    ("ids", "could_be_it"),
+    [(f"5\t{INNER_PID}", True), ("5\t13", False), (f"{INNER_PID}", False)],
+    ids=["of its number", "of another number", "of the node itself"],
+)
+def test_nobody_has_ended_who_may_be_one_that_hides(
+    proc: Path, claim: Fed, monkeypatch: pytest.MonkeyPatch, ids: str, *, could_be_it: bool
+) -> None:
+    hide(monkeypatch, proc / "5")
+    (proc / "5" / "status").write_text(f"Name:\tx\nNSpid:\t{ids}\n")
+    shutil.rmtree(proc / str(HOST_PID))
+
+    Feeder(None, proc=proc).feed([claim])
+
+    assert told(claim).processes == ({} if could_be_it else {3: GONE})
+
+
+def test_a_container_that_names_no_namespace_names_nobody(proc: Path, claim: Fed) -> None:
+    with (claim.directory / "usage").open("r+b") as usage:
+        usage.seek(128 + 32 * 128 + 3 * (_SLOT.size + 32 * 96))
+        usage.write(_SLOT.pack(2, 1, INNER_PID, 0, START, 0))
+    shutil.rmtree(proc / str(HOST_PID))
+
+    Feeder(None, proc=proc).feed([claim])
+
+    assert told(claim).processes == {}
 
 
 def test_where_the_driver_does_not_tell_nothing_is_said(
