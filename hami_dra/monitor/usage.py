@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hami_dra.monitor.claims import ClaimReading
-from hami_dra.node.limits import Control, DeviceUsage, DriverUsage, ProcessUsage
+from hami_dra.node.limits import PROCESS_GONE, Control, DeviceUsage, DriverUsage, ProcessUsage
 
 _NS: Final = 10**9
 _SHORTEST_NS: Final = _NS
@@ -52,21 +52,33 @@ def held(claim: ClaimReading, number: int) -> Held | None:
     if claim.processes is None or claim.control is None:
         return None
     buffers = contexts = 0
-    for process in claim.processes:
+    living = [each for each in claim.processes if not _has_ended(claim.control, each)]
+    for process in living:
         booked = process.devices[number]
         ours = booked.total_bytes - booked.context_bytes
         told = _told(claim.control, process, number)
         buffers += ours
         contexts += max(told - ours, 0) if told else booked.context_bytes
-    return Held(buffers, contexts, len(claim.processes))
+    return Held(buffers, contexts, len(living))
 
 
 def _told(control: Control, process: ProcessUsage, number: int) -> int:
     """Return the driver's number of a process; 0 where the agent told none."""
+    told = _entry(control, process)
+    return told.used_bytes[number] if told else 0
+
+
+def _has_ended(control: Control, process: ProcessUsage) -> bool:
+    """Tell whether the agent saw a process end; the library drops it when it looks next."""
+    told = _entry(control, process)
+    return told is not None and told.host_pid == PROCESS_GONE
+
+
+def _entry(control: Control, process: ProcessUsage) -> DriverUsage | None:
     told: DriverUsage | None = control.processes.get(process.slot)
     if told is None or (told.pid, told.start_time) != (process.pid, process.start_time):
-        return 0
-    return told.used_bytes[number]
+        return None
+    return told
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from hami_dra.monitor.metrics import NodeCollector
-from hami_dra.node.limits import DriverUsage
+from hami_dra.node.limits import PROCESS_GONE, DriverUsage
 from tests.hami_dra.monitor.world import SECOND, World, by, held, series
 from tests.hami_dra.node.claims import CARDS, result
 
@@ -231,6 +231,17 @@ def test_the_drivers_number_of_a_process_counts_when_it_is_larger(world: World) 
     assert by(series(text, "hami_vgpu_memory_buffer_bytes"), "pod") == {"pod": 600 * MIB}
     assert by(series(text, "hami_vgpu_memory_context_bytes"), "pod") == {"pod": (350 + 10) * MIB}
     assert by(series(text, "hami_vgpu_memory_used_bytes"), "pod") == {"pod": 960 * MIB}
+
+
+def test_a_process_that_the_agent_saw_end_holds_nothing(world: World) -> None:
+    made = world.pod("pod", result(0))
+    for slot, booked in enumerate((100, 200)):
+        world.use(made, slot, [booked * MIB], pid=10 + slot)
+    ended = DriverUsage(11, PROCESS_GONE, 1000 + 11, (0,))
+
+    world.measure(made, 0, processes={1: ended})
+
+    assert by(world.series("hami_vgpu_memory_used_bytes"), "pod") == {"pod": 100 * MIB}
 
 
 def test_compute_is_what_the_agent_measured_between_two_looks(world: World) -> None:
