@@ -71,12 +71,19 @@ class ClaimFiles:
             return False
 
     def fed(self, record: Record) -> Fed | None:
-        """Return what of a claim's files is fed; None for cards that are not on this node now."""
-        cards = self._host.node().cards
+        """Return what of a claim's files is fed; None while nobody has used them.
+
+        Neither is there for cards that are not on this node now.
+        """
+        directory, cards = self._directories.claim(record.uid), self._host.node().cards
+        try:
+            if limit_files.is_untouched(directory / "usage"):
+                return None
+        except OSError:
+            return None  # it ends just now
         if any(share.uuid not in cards for share in record.shares):
             return None
-        control = _control(record, card_limits(record.shares, cards))
-        return Fed(self._directories.claim(record.uid), control)
+        return Fed(directory, _control(record, card_limits(record.shares, cards)))
 
     def remove(self, uid: str) -> None:
         """Have no file of a claim: first what the runtime reads, then what that points to.

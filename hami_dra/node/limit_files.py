@@ -128,9 +128,18 @@ def read_usage(path: Path, device_count: int) -> tuple[ProcessUsage, ...]:
     """
     with _opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
         _check_kind(descriptor, path, USAGE_BYTES)
-        if os.fstat(descriptor).st_blocks == 0:
-            return ()  # as it was made
+        if is_untouched(descriptor):
+            return ()
         return decode_usage(_read(descriptor, USAGE_BYTES), device_count)
+
+
+def is_untouched(usage: Path | int) -> bool:
+    """Tell whether a `usage`, by its path or descriptor, is as it was made: no process has used it.
+
+    Raises:
+        OSError: if there is none.
+    """
+    return os.stat(usage).st_blocks == 0  # noqa: PTH116 - a descriptor too
 
 
 def _check_kind(descriptor: int, path: Path, size: int) -> None:

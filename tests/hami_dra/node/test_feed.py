@@ -64,8 +64,8 @@ def hide(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     """Refuse to tell a process's namespace, which nobody refuses to root."""
     stat = os.stat
 
-    def refusing(path: str | Path, *, follow_symlinks: bool = True) -> os.stat_result:
-        if Path(path) == home / "ns/pid":
+    def refusing(path: str | Path | int, *, follow_symlinks: bool = True) -> os.stat_result:
+        if str(path) == str(home / "ns/pid"):
             raise PermissionError
         return stat(path, follow_symlinks=follow_symlinks)
 
