@@ -11,7 +11,7 @@ have that was restarted; until it is told, what they held counts against the cla
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -103,9 +103,9 @@ class Feeder:
         Raises:
             BackendError: if the driver cannot tell of processes; only who ended is written then.
         """
+        claims = tuple(claims)
+        self._forget_all_but({claim.directory for claim in claims})
         busy = [_Busy(claim, found) for claim in claims if (found := _living(claim))]
-        kept = {each.claim.directory for each in busy}
-        self._ended = {path: names for path, names in self._ended.items() if path in kept}
         measured: _Measured = {}
         hosts: Mapping[Name, Host] = {}
         problem: BackendError | None = None
@@ -122,6 +122,10 @@ class Feeder:
             raise problem
         return any(done.busy_ns for pids in measured.values() for done in pids.values())
 
+    def _forget_all_but(self, kept: Collection[Path]) -> None:
+        self._spent_ns = {key: ns for key, ns in self._spent_ns.items() if key[0] in kept}
+        self._ended = {path: names for path, names in self._ended.items() if path in kept}
+
     def _measured(self, busy: Iterable["_Busy"]) -> _Measured:
         """Ask the driver about the cards of claims; of none where there is no driver."""
         if self._measure is None:
@@ -131,13 +135,16 @@ class Feeder:
 
     def _look_for_ends(self, busy: Iterable["_Busy"], hosts: Mapping[Name, Host]) -> None:
         """Look for those that hold nothing of a card and may have ended."""
-        unknown = frozenset(
-            name for each in busy for name in map(_name, each.living) if name.namespace
-        ).difference(hosts)
+        unknown = {
+            name: process.start_time
+            for each in busy
+            for process in each.living
+            if (name := _name(process)).namespace and name not in hosts
+        }
         now = self._now()
-        if unknown - self._looked_for or now - self._looked_at > _CALM_S:
+        if unknown.keys() - self._looked_for or now - self._looked_at > _CALM_S:
             self._gone = processes.ended(self._proc, unknown) if unknown else frozenset()
-            self._looked_for, self._looked_at = unknown, now
+            self._looked_for, self._looked_at = frozenset(unknown), now
 
     def _write(self, busy: "_Busy", measured: _Measured, hosts: Mapping[Name, Host]) -> None:
         """Write what is known: who ended, and what the others did if all that is known."""

@@ -5,7 +5,7 @@ that namespace and the id in it, as the container's own `/proc/self/ns/pid` and 
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -56,51 +56,52 @@ def find(proc: Path, pids: Iterable[int]) -> tuple[Mapping[Name, Host], frozense
     for pid in pids:
         home = proc / str(pid)
         try:
-            namespace = _namespace(home)
-            inner = _ids((home / "status").read_text())[-1]
-            fields = (home / "stat").read_text().rpartition(")")[2].split()
+            name = Name(_namespace(home), _ids(home)[-1])
+            found[name] = Host(pid, _start_time(home))
         except PermissionError:
             hidden.add(pid)
-            continue
         except (OSError, ValueError):
             continue  # it has ended
-        # The text after the name begins with the third field.
-        found[Name(namespace, inner)] = Host(pid, int(fields[_START_TIME - 2]))
     return found, frozenset(hidden)
 
 
-def ended(proc: Path, names: Collection[Name]) -> frozenset[Name]:
+def ended(proc: Path, started: Mapping[Name, int]) -> frozenset[Name]:
     """Return those that are no processes of the node any more.
 
-    A process that took the name of one that ended counts as that one, and so does one that may not
-    be looked at and could be it.
+    A process that took the name of one that ended counts as that one: whoever shares its namespace
+    tells them apart. So does one that may not be looked at and could be it.
+
+    Args:
+        proc: where the node's processes show.
+        started: when those began that are looked for, as `Host.start_time`.
     """
-    namespaces = {name.namespace for name in names}
+    namespaces = {name.namespace for name in started}
     alive: set[Name] = set()
     for pid in _pids(proc):
         home = proc / pid
         try:
             namespace = _namespace(home)
             if namespace in namespaces:
-                alive.add(Name(namespace, _ids((home / "status").read_text())[-1]))
+                alive.add(Name(namespace, _ids(home)[-1]))
         except PermissionError:
-            alive |= _could_be(home, names)
+            alive |= _could_be(home, started)
         except (OSError, ValueError):
             continue  # it has ended meanwhile
-    return frozenset(names) - alive
+    return frozenset(started) - alive
 
 
-def _could_be(home: Path, names: Collection[Name]) -> set[Name]:
-    """Return what a process that hides its namespace could be called."""
+def _could_be(home: Path, started: Mapping[Name, int]) -> set[Name]:
+    """Return what a process that hides its namespace could be called; the rest anybody may read."""
     try:
-        ids = _ids((home / "status").read_text())
+        ids, start_time = _ids(home), _start_time(home)
     except (OSError, ValueError):
         return set()  # it has ended
     is_of_the_node = len(ids) == 1
     return {
         name
-        for name in names
-        if name.pid == ids[-1] and (name.namespace == _INITIAL_NAMESPACE) == is_of_the_node
+        for name, began in started.items()
+        if (name.pid, began) == (ids[-1], start_time)
+        and (name.namespace == _INITIAL_NAMESPACE) == is_of_the_node
     }
 
 
@@ -131,9 +132,26 @@ def _namespace_of_threads(home: Path) -> int:
     raise ProcessLookupError(f"found no thread in {home}")
 
 
-def _ids(status: str) -> list[int]:
-    """Return a process's id in each namespace that it is in, the node's first."""
-    for line in status.splitlines():
+def _ids(home: Path) -> list[int]:
+    """Return a process's id in each namespace that it is in, the node's first.
+
+    Raises:
+        OSError: if it has ended.
+        ValueError: if that is not told.
+    """
+    for line in (home / "status").read_text().splitlines():
         if line.startswith("NSpid:"):
             return [int(each) for each in line.split()[1:]]
     raise ValueError("found no NSpid")
+
+
+def _start_time(home: Path) -> int:
+    """Return when a process began, in ticks since the boot.
+
+    Raises:
+        OSError: if it has ended.
+        ValueError: if that is not told.
+    """
+    fields = (home / "stat").read_text().rpartition(")")[2].split()
+    # The text after the name begins with the third field.
+    return int(fields[_START_TIME - 2])

@@ -180,15 +180,28 @@ def test_a_process_whose_first_thread_ended_has_not_ended(proc: Path, claim: Fed
 
 
 @pytest.mark.parametrize(
-    ("ids", "could_be_it"),
-    [(f"5\t{INNER_PID}", True), ("5\t13", False), (f"{INNER_PID}", False)],
-    ids=["of its number", "of another number", "of the node itself"],
+    ("ids", "began", "could_be_it"),
+    [
+        (f"5\t{INNER_PID}", START, True),
+        ("5\t13", START, False),
+        (f"5\t{INNER_PID}", START + 1, False),
+        (f"{INNER_PID}", START, False),
+    ],
+    ids=["the same", "another number", "another start", "of the node itself"],
 )
 def test_nobody_has_ended_who_may_be_one_that_hides(
-    proc: Path, claim: Fed, monkeypatch: pytest.MonkeyPatch, ids: str, *, could_be_it: bool
+    proc: Path,
+    claim: Fed,
+    monkeypatch: pytest.MonkeyPatch,
+    ids: str,
+    began: int,
+    *,
+    could_be_it: bool,
 ) -> None:
     hide(monkeypatch, proc / "5")
     (proc / "5" / "status").write_text(f"Name:\tx\nNSpid:\t{ids}\n")
+    stat = proc / "5" / "stat"
+    stat.write_text(stat.read_text().replace(str(START), str(began)))
     shutil.rmtree(proc / str(HOST_PID))
 
     Feeder(None, proc=proc).feed([claim])
