@@ -35,6 +35,9 @@ Measure: TypeAlias = Callable[[str], Mapping[int, Measured]]
 
 _Measured: TypeAlias = Mapping[str, Mapping[int, Measured]]
 
+_Identity: TypeAlias = tuple[Name, int]
+"""A process and when it began."""
+
 _BUSY_S: Final = 0.2
 _CALM_S: Final = 1.0
 _IDLE: Final = Measured()
@@ -92,8 +95,8 @@ class Feeder:
         self._now = now
         self._spent_ns: dict[tuple[Path, str], int] = {}
         self._hidden: frozenset[int] = frozenset()
-        self._ended: dict[Path, frozenset[Name]] = {}
-        self._gone: frozenset[Name] = frozenset()
+        self._ended: dict[Path, Mapping[int, ProcessUsage]] = {}
+        self._gone: set[_Identity] = set()
         self._looked_for: frozenset[Name] = frozenset()
         self._looked_at = 0.0
 
@@ -130,60 +133,61 @@ class Feeder:
         """Ask the driver about the cards of claims; of none where there is no driver."""
         if self._measure is None:
             return {}
-        uuids = {device.uuid for each in busy for device in each.claim.control.devices}
+        uuids = {uuid for each in busy for uuid in each.uuids}
         return {uuid: self._measure(uuid) for uuid in sorted(uuids)}
 
     def _look_for_ends(self, busy: Iterable["_Busy"], hosts: Mapping[Name, Host]) -> None:
         """Look for those that hold nothing of a card and may have ended."""
+        listed = {_identity(process) for each in busy for process in each.living}
+        self._gone &= listed
+        # A container that did not tell its namespace names nobody.
         unknown = {
-            name: process.start_time
-            for each in busy
-            for process in each.living
-            if (name := _name(process)).namespace and name not in hosts
+            name: start_time
+            for name, start_time in listed - self._gone
+            if name.namespace and name not in hosts
         }
         now = self._now()
         if unknown.keys() - self._looked_for or now - self._looked_at > _CALM_S:
-            self._gone = processes.ended(self._proc, unknown) if unknown else frozenset()
+            gone = processes.ended(self._proc, unknown) if unknown else ()
+            self._gone |= {(name, unknown[name]) for name in gone}
             self._looked_for, self._looked_at = frozenset(unknown), now
 
     def _write(self, busy: "_Busy", measured: _Measured, hosts: Mapping[Name, Host]) -> None:
         """Write what is known: who ended, and what the others did if all that is known."""
-        claim = busy.claim
-        ended = frozenset(map(_name, busy.living)) & self._gone
-        uuids = [device.uuid for device in claim.control.devices]
+        directory = busy.claim.directory
+        ended = {each.slot: each for each in busy.living if _identity(each) in self._gone}
         # Any hidden one may be the claim's, whose time would be told as none.
         is_measured = all(
-            uuid in measured and self._hidden.isdisjoint(measured[uuid]) for uuid in uuids
+            uuid in measured and self._hidden.isdisjoint(measured[uuid]) for uuid in busy.uuids
         )
-        if not is_measured and ended == self._ended.get(claim.directory, frozenset()):
+        if not is_measured and ended == self._ended.get(directory, {}):
             return
-        self._ended[claim.directory] = ended
-        known = busy.known(hosts)
+        self._ended[directory] = ended
+        told = {slot: _gone(process, len(busy.uuids)) for slot, process in ended.items()}
         if is_measured:
-            self._count(claim, [pid for _, pid in known], measured)
-        devices = tuple(
-            replace(device, busy_ns=self._spent_ns.get((claim.directory, device.uuid), 0))
-            for device in claim.control.devices
-        )
-        told = [*(_told(*each, uuids, measured) for each in known if is_measured)]
-        told += [_gone(process, len(uuids)) for process in busy.living if _name(process) in ended]
+            known = busy.known(hosts)
+            self._count(busy, [pid for _, pid in known], measured)
+            told |= {each.slot: busy.told(each, pid, measured) for each, pid in known}
         control = replace(
-            claim.control,
-            devices=devices,
-            processes=dict(told),
+            busy.claim.control,
+            devices=tuple(
+                replace(device, busy_ns=self._spent_ns.get((directory, device.uuid), 0))
+                for device in busy.claim.control.devices
+            ),
+            processes=told,
             measured_at_ns=self._clock_ns() if is_measured else 0,
         )
         try:
-            limit_files.update(claim.directory / "control", control)
+            limit_files.update(directory / "control", control)
         except (OSError, DamagedFileError) as error:
-            _log.info("control in %s not fed: %s", claim.directory, error)
+            _log.info("control in %s not fed: %s", directory, error)
 
-    def _count(self, claim: Fed, pids: Sequence[int], measured: _Measured) -> None:
+    def _count(self, busy: "_Busy", pids: Sequence[int], measured: _Measured) -> None:
         """Add up the time that processes took of the claim's cards."""
-        for device in claim.control.devices:
-            key, done = (claim.directory, device.uuid), measured[device.uuid]
-            busy_ns = sum(done.get(pid, _IDLE).busy_ns for pid in pids)
-            self._spent_ns[key] = self._spent_ns.get(key, 0) + busy_ns
+        for uuid in busy.uuids:
+            key = busy.claim.directory, uuid
+            spent = sum(measured[uuid].get(pid, _IDLE).busy_ns for pid in pids)
+            self._spent_ns[key] = self._spent_ns.get(key, 0) + spent
 
     def _tell_hidden(self, hidden: frozenset[int]) -> None:
         if hidden - self._hidden:
@@ -207,6 +211,16 @@ class _Busy:
     claim: Fed
     living: tuple[ProcessUsage, ...]
 
+    @property
+    def uuids(self) -> list[str]:
+        """Return its cards, in the order of its files."""
+        return [device.uuid for device in self.claim.control.devices]
+
+    def told(self, process: ProcessUsage, pid: int, measured: _Measured) -> DriverUsage:
+        """Return what the driver says of one of its processes."""
+        used = [measured[uuid].get(pid, _IDLE).used_bytes for uuid in self.uuids]
+        return DriverUsage(process.pid, pid, process.start_time, used)
+
     def known(self, hosts: Mapping[Name, Host]) -> list[tuple[ProcessUsage, int]]:
         """Return those that were found on the node, each with its id there."""
         return [
@@ -227,19 +241,14 @@ def _name(process: ProcessUsage) -> Name:
     return Name(process.pid_namespace, process.pid)
 
 
+def _identity(process: ProcessUsage) -> _Identity:
+    return _name(process), process.start_time
+
+
 def _pids(measured: _Measured) -> set[int]:
     return {pid for pids in measured.values() for pid in pids}
 
 
-def _told(
-    process: ProcessUsage, pid: int, uuids: Sequence[str], measured: _Measured
-) -> tuple[int, DriverUsage]:
-    """Return a slot, and what the driver says of the process in it."""
-    used = [measured[uuid].get(pid, _IDLE).used_bytes for uuid in uuids]
-    return process.slot, DriverUsage(process.pid, pid, process.start_time, used)
-
-
-def _gone(process: ProcessUsage, devices: int) -> tuple[int, DriverUsage]:
-    """Return a slot whose process has ended."""
-    nothing = [0] * devices
-    return process.slot, DriverUsage(process.pid, PROCESS_GONE, process.start_time, nothing)
+def _gone(process: ProcessUsage, devices: int) -> DriverUsage:
+    """Say that a process has ended."""
+    return DriverUsage(process.pid, PROCESS_GONE, process.start_time, [0] * devices)
