@@ -7,7 +7,7 @@ asked now is an error that says so, never a node without cards.
 import importlib
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -190,9 +190,9 @@ class NvmlCards:
                 _log.info("NVML was not shut down: %s", error)
 
     def _found(self) -> list[Card]:
-        """Return the cards that answer, and those that did before and are lost now."""
+        """Return the cards that answer, and those that did before and do not now."""
         found: list[Card] = []
-        lost = 0
+        errors: list[Exception] = []
         for index in range(self._nvml.nvmlDeviceGetCount()):
             try:
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
@@ -200,12 +200,15 @@ class NvmlCards:
                     _log.warning("card %d is partitioned (MIG) and is not shared out", index)
                 else:
                     found.append(self._card(handle))
-            except self._nvml.NVMLError_GpuIsLost:
-                # What it was called cannot be asked any more; who has it still has it.
-                lost += 1
+            except self._nvml.NVMLError as error:
+                # One card's trouble is no other's; who has it still has it.
+                _log.info("card %d does not answer: %s", index, error)
+                errors.append(error)
         answered = {card.uuid for card in found}
         silent = [card for card in self._cards if card.uuid not in answered]
-        return [*found, *silent[:lost]]
+        if errors and not found and not silent:
+            raise errors[0]
+        return [*found, *silent[: len(errors)]]
 
     def _is_partitioned(self, handle: object) -> bool:
         try:
@@ -223,8 +226,10 @@ class NvmlCards:
             uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
             minor=int(nvml.nvmlDeviceGetMinorNumber(handle)),
             product_name=_text(nvml.nvmlDeviceGetName(handle)),
-            brand=_BRANDS.get(int(nvml.nvmlDeviceGetBrand(handle)), ""),
-            architecture=_ARCHITECTURES.get(int(nvml.nvmlDeviceGetArchitecture(handle)), ""),
+            brand=_BRANDS.get(self._number(nvml.nvmlDeviceGetBrand, handle), ""),
+            architecture=_ARCHITECTURES.get(
+                self._number(nvml.nvmlDeviceGetArchitecture, handle), ""
+            ),
             memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
             compute_capability=f"{major}.{minor}",
             driver_version=_text(nvml.nvmlSystemGetDriverVersion()),
@@ -232,6 +237,13 @@ class NvmlCards:
             pcie_bus_id=bus,
             pcie_root=_pcie_root(self._root / _PCI / bus),
         )
+
+    def _number(self, question: Callable[[object], Any], handle: object) -> int:
+        """Return what a card need not tell, such as an old one its architecture; -1 for nothing."""
+        try:
+            return int(question(handle))
+        except self._nvml.NVMLError:
+            return -1
 
     def _watch(self) -> None:
         """Listen for the driver's errors, in a thread that waits in NVML."""

@@ -62,6 +62,41 @@ def test_a_partitioned_card_is_not_shared_out(backend: NvmlCards, nvml: FakeNvml
     assert [card.uuid for card in backend.cards()] == [FIRST]
 
 
+def test_a_card_that_does_not_answer_takes_no_other_with_it(
+    backend: NvmlCards, nvml: FakeNvml
+) -> None:
+    nvml.found[0].refuses["memory"] = pynvml.NVML_ERROR_UNKNOWN
+    assert [card.uuid for card in backend.cards()] == [FIRST], "it has no name yet"
+
+    nvml.found[0].refuses.clear()
+    assert len(backend.cards()) == 2
+    nvml.found[0].refuses["memory"] = pynvml.NVML_ERROR_UNKNOWN
+
+    assert [card.uuid for card in backend.cards()] == [FIRST, SECOND], "who has it still has it"
+    assert codes(backend) == {SECOND: "unreadable"}
+
+
+def test_cards_of_which_none_answers_are_no_node_without_cards(
+    backend: NvmlCards, nvml: FakeNvml
+) -> None:
+    for card in nvml.found:
+        card.refuses["memory"] = pynvml.NVML_ERROR_UNKNOWN
+
+    with pytest.raises(BackendError, match="NVML does not answer"):
+        backend.cards()
+
+
+def test_what_a_card_need_not_tell_is_left_empty(
+    backend: NvmlCards, nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: FakeCard) -> int:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    monkeypatch.setattr(nvml, "nvmlDeviceGetArchitecture", refuse, raising=False)
+
+    assert {card.architecture for card in backend.cards()} == {""}
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
