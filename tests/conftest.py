@@ -30,6 +30,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Servers are frozen and killed under their clients there, which leaves some connections no
+    # time to close; in which test the collector finds those is chance. Elsewhere it is an error.
+    chance = pytest.mark.filterwarnings("ignore:unclosed (transport|<socket):ResourceWarning")
+    for item in items:
+        if item.get_closest_marker("cluster"):
+            item.add_marker(chance)
+
+
 @pytest.fixture(scope="session")
 def kube_version(request: pytest.FixtureRequest) -> str | None:
     """Return the version of Kubernetes that the run is about; None means the lab's default."""

@@ -33,9 +33,15 @@ TELL = (
 )
 STAY = f"{TELL}; exec sleep 1000000"
 
-_ASK = """
+_DRIVER = """
+#include <fcntl.h>
 #include <stdio.h>
-int cuInit(unsigned);
+#include <unistd.h>
+typedef unsigned long long address;
+int cuInit(unsigned), cuDeviceGet(int*, int), cuDeviceGetCount(int*);
+int cuCtxCreate_v2(void**, unsigned, int), cuMemAlloc_v2(address*, size_t);
+"""
+_ASK = """
 int main(void) { printf("cuInit %d\\nEND\\n", cuInit(0)); return 0; }
 """
 
@@ -260,14 +266,14 @@ def computing(bed: Bed, name: str, program: str, *, uuids: str = "", **limits: s
     Args:
         bed: where.
         name: of the pod and of the program.
-        program: its text.
+        program: its text; what it calls of the driver is declared.
         uuids: of the fake driver's cards, with commas between; empty for its own.
         **limits: in legacy words.
     """
     folder = bed.cluster.directory / "driver"
     built = build()
     shutil.copytree(built.fake, folder, dirs_exist_ok=True)
-    built.compile(folder / name, program, f"-L{folder}", "-l:libcuda.so.1")
+    built.compile(folder / name, _DRIVER + program, f"-L{folder}", "-l:libcuda.so.1")
     asking = container(command=f"exec /driver/{name} 2>&1", **limits)
     asking["volumeMounts"] = [{"name": "driver", "mountPath": "/driver"}]
     variables = {"LD_LIBRARY_PATH": "/driver", "VGPU_FAKE_STATE": f"/driver/{name}.state"}

@@ -160,11 +160,6 @@ def test_the_monitor_shows_limit_and_use_of_every_container(bed: Bed) -> None:
 
 # Takes 64 MiB on every card, of which its claim has one, and asks there for more than there is.
 _TAKE: Final = """
-#include <stdio.h>
-#include <unistd.h>
-typedef unsigned long long address;
-int cuInit(unsigned), cuDeviceGet(int*, int), cuDeviceGetCount(int*);
-int cuCtxCreate_v2(void**, unsigned, int), cuMemAlloc_v2(address*, size_t);
 int main(void)
 {
     int count = 0, card;

@@ -164,12 +164,6 @@ def test_a_program_that_computes_meets_the_native_library_and_its_limits(bed: Be
 
 # Takes most of its share, and the first time ends as a program with a fault does: without a word.
 _FALLS: Final = """
-#include <fcntl.h>
-#include <stdio.h>
-#include <unistd.h>
-typedef unsigned long long address;
-int cuInit(unsigned), cuDeviceGet(int*, int), cuDeviceGetCount(int*);
-int cuCtxCreate_v2(void**, unsigned, int), cuMemAlloc_v2(address*, size_t);
 int main(void)
 {
     int count = 0, card;
