@@ -207,10 +207,12 @@ async def readings(bench: Bench, claims: Sequence[ClaimReference]) -> list[float
 
 
 def usage(pid: int) -> tuple[float, float]:
-    """Return a process's CPU seconds and resident MiB."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return seconds, int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    """Return a process's CPU seconds, to the nanosecond and not by ticks, and resident MiB."""
+    ran = sum(
+        int(each.read_text().split()[0]) for each in Path(f"/proc/{pid}/task").glob("*/schedstat")
+    )
+    fields = Path(f"/proc/{pid}/statm").read_text().split()
+    return ran / 1e9, int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 async def idle(process: Process, seconds: float) -> None:
