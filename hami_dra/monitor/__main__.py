@@ -17,9 +17,10 @@ from hami_dra.monitor import cards, page, pods
 from hami_dra.monitor import settings as setting
 from hami_dra.monitor.look import Looker
 from hami_dra.monitor.metrics import NodeCollector
-from hami_dra.monitor.server import Pages, Server
+from hami_dra.monitor.pages import Pages
 from hami_dra.monitor.settings import PREFIX, Settings
 from hami_dra.node.backend import BackendError
+from hami_dra.serving import Server
 from hami_dra.variables import SettingsError, add_flags
 
 _OK: Final = 0

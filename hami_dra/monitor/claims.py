@@ -15,12 +15,12 @@ from typing import Final
 
 from hami_dra.node import limit_files
 from hami_dra.node.limits import Control, DamagedFileError, ProcessUsage
+from hami_dra.node.record import FILE as RECORD
 from hami_dra.node.record import Record, RecordError, from_json
 
 MOST: Final = 1024
 """Claims that are looked at; a kubelet runs some hundred pods."""
 
-_RECORD: Final = "record.json"
 _LARGEST_RECORD: Final = 256 * 1024
 _NAME: Final = re.compile(r"[0-9A-Za-z-]{1,63}")
 
@@ -103,7 +103,7 @@ class _Reader:
     def claim(self, directory: Path, uid: str) -> ClaimReading | None:
         """Read a claim; None without a record, as while it is made or removed."""
         try:
-            record = _record(directory / _RECORD, uid)
+            record = _record(directory / RECORD, uid)
         except (OSError, ValueError, RecordError) as error:
             self._refuse(uid, File.RECORD, error)
             return None

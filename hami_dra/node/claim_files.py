@@ -15,11 +15,9 @@ from hami_dra.node.files import Files, is_temporary, read, without_temporary
 from hami_dra.node.host import Directories, Host
 from hami_dra.node.limits import CONTROL_BYTES, USAGE_BYTES, ClaimFlag, Control, DeviceLimit
 from hami_dra.node.prepare import Node
+from hami_dra.node.record import FILE as RECORD
 from hami_dra.node.record import Record, State
 from hami_dra.node.share import CardLimit, Share, card_limits
-
-RECORD: Final = "record.json"
-"""Beside a claim's files, for the day when the checkpoint is lost."""
 
 _MIB: Final = 2**20
 _ALL_CORES: Final = 100

@@ -12,6 +12,9 @@ from hami_dra.node import strictness
 from hami_dra.node.share import Amounts, Share
 from hami_dra.node.strictness import USUAL, Strictness
 
+FILE: Final = "record.json"
+"""Its name beside a claim's files, for the day when the checkpoint is lost."""
+
 _NAMES: Final = frozenset({"namespace", "name", "state", "library", "shares", "strictness"})
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from hami_dra.node.checkpoint import Checkpoint, Content, Source
-from hami_dra.node.claim_files import RECORD
 from hami_dra.node.files import read
 from hami_dra.node.host import Directories
+from hami_dra.node.record import FILE as RECORD
 from hami_dra.node.record import Record, RecordError, State, from_json
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")

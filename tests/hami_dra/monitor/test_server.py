@@ -12,7 +12,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from hami_dra.lab.wait import until
-from hami_dra.monitor.server import Pages, Server
+from hami_dra.monitor.pages import Pages
+from hami_dra.serving import Server
 
 LOOPBACK = "127.0.0.1"
 
@@ -32,7 +33,7 @@ def pages(problems: dict[str, str]) -> Pages:
 @contextmanager
 def serving(pages: Pages, *, request_s: float = 60, connections: int = 4) -> Iterator[Server]:
     server = Server(LOOPBACK, 0, pages, request_s=request_s, connections=connections)
-    thread = threading.Thread(target=server.serve, args=(0.01,))
+    thread = threading.Thread(target=server.serve)
     thread.start()
     try:
         yield server

@@ -1,23 +1,19 @@
-"""Serve a page, metrics and probes over HTTP, within bounds: whoever asks cannot hold us up.
+"""Serve a WSGI application over HTTP within bounds: whoever asks cannot hold a node's process up.
 
 A request has a whole deadline and few bytes, there are few at one time, and each ends its
-connection.
+connection. Nothing wakes up while nobody asks.
 """
 
 import io
-import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
 from socketserver import TCPServer, ThreadingMixIn
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
-
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+    from wsgiref.types import WSGIApplication
 
 REQUEST_S: Final = 5.0
 """Until a request must be there, and again until its answer must be taken."""
@@ -26,73 +22,9 @@ CONNECTIONS: Final = 64
 """Requests at one time; one more waits for a moment and is then turned away."""
 
 _PATIENCE_S: Final = 1.0
+_FOREVER_S: Final = 3600.0
 _HEAD_BYTES: Final = 16 * 1024
 _PIECE: Final = 4096
-
-_HTML: Final = (
-    ("Content-Type", "text/html; charset=utf-8"),
-    ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"),
-    ("X-Content-Type-Options", "nosniff"),
-    ("Cache-Control", "no-store"),
-)
-_JSON: Final = (("Content-Type", "application/json"),)
-
-_Answer = tuple[str, list[tuple[str, str]], bytes]
-
-
-class Pages:
-    """Answers requests, as a WSGI application.
-
-    Args:
-        registry: what /metrics shows.
-        page: makes what / shows.
-        problems: what does not work, by name, which /readyz tells; empty texts for what does.
-    """
-
-    def __init__(
-        self,
-        registry: CollectorRegistry,
-        page: Callable[[], str],
-        problems: Callable[[], Mapping[str, str]],
-    ) -> None:
-        self._metrics = make_wsgi_app(registry)
-        self._page = page
-        self._problems = problems
-
-    def __call__(self, environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
-        """Answer one request."""
-        method = environ["REQUEST_METHOD"]
-        status, headers, body = (
-            self._found({**environ, "REQUEST_METHOD": "GET"})
-            if method in {"GET", "HEAD"}
-            else ("405 Method Not Allowed", [*_JSON, ("Allow", "GET, HEAD")], b"")
-        )
-        start(status, [*headers, ("Content-Length", str(len(body)))])
-        return [] if method == "HEAD" else [body]
-
-    def _found(self, environ: "WSGIEnvironment") -> _Answer:
-        match environ.get("PATH_INFO"):
-            case "/":
-                return "200 OK", list(_HTML), self._page().encode()
-            case "/metrics":
-                return self._scraped(environ)
-            case "/healthz":
-                return "200 OK", list(_JSON), b'{"ok": true}\n'
-            case "/readyz":
-                # Ready even so: what cannot be read now must not hide the rest.
-                wrong = {name: text for name, text in self._problems().items() if text}
-                return "200 OK", list(_JSON), json.dumps({"ok": not wrong, **wrong}).encode()
-        text = b'{"error": "found another path than /, /metrics, /healthz and /readyz"}\n'
-        return "404 Not Found", list(_JSON), text
-
-    def _scraped(self, environ: "WSGIEnvironment") -> _Answer:
-        noted: list[Any] = []
-
-        def start(status: str, headers: list[tuple[str, str]]) -> None:
-            noted.extend((status, headers))
-
-        body = b"".join(self._metrics(environ, start))
-        return noted[0], noted[1], body
 
 
 class Server:
@@ -110,7 +42,7 @@ class Server:
         self,
         address: str,
         port: int,
-        application: Pages,
+        application: "WSGIApplication",
         *,
         request_s: float = REQUEST_S,
         connections: int = CONNECTIONS,
@@ -131,12 +63,14 @@ class Server:
         """Return the port on which it listens."""
         return self._server.server_port
 
-    def serve(self, look_s: float = 3600) -> None:
-        """Answer until stopped, which is noticed after as many seconds."""
-        self._server.serve_forever(look_s)
+    def serve(self) -> None:
+        """Answer until stopped."""
+        self._server.serve_forever(_FOREVER_S)
 
     def stop(self) -> None:
         """Answer no more; not to be called by the thread that serves."""
+        # Wakes that thread: a socket that listens no more can always be read.
+        self._server.socket.shutdown(socket.SHUT_RDWR)
         self._server.shutdown()
         self._server.server_close()
 
@@ -172,7 +106,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     def server_bind(self) -> None:
         """Bind, without asking a name server for our name."""
         TCPServer.server_bind(self)
-        self.server_name, self.server_port = "hami-dra-monitor", self.socket.getsockname()[1]
+        self.server_name, self.server_port = "hami-dra", self.socket.getsockname()[1]
         self.setup_environ()
 
 
