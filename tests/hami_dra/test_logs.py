@@ -4,7 +4,6 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,12 +14,8 @@ from hami_dra.logs import LogFormat, configure, write
 
 
 @pytest.fixture(autouse=True)
-def _restored_root() -> Iterator[None]:
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    root.handlers = []
-    yield
-    root.handlers, root.level = before, level
+def _no_other_handler(restored_logging: None) -> None:
+    logging.getLogger().handlers = []
 
 
 @pytest.mark.parametrize("form", [LogFormat.JSON, LogFormat.AUTO])
