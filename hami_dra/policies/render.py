@@ -14,13 +14,15 @@ _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9./_-]*")
 # YAML 1.1 readers take these for booleans and null, in any case.
 _RESERVED: Final = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
 _LAST_ASCII: Final = "~"
+# Of a key that ends with a colon on its line; YAML 1.2, section 7.4.
+_LONGEST_KEY: Final = 1024
 
 
 def render(document: Json, notes: Mapping[Keys, str] | None = None) -> str:
     """Write a document, with a comment before the first appearance of each field that has a note.
 
     Args:
-        document: objects, lists and scalars; keys are identifiers.
+        document: objects, lists and scalars.
         notes: meanings, by the keys that lead to a field.
     """
     lines = _object(document, (), "", dict(notes or {}))
@@ -33,18 +35,30 @@ def _object(value: Json, path: Keys, indent: str, notes: dict[Keys, str]) -> Ite
         if note := notes.pop(here, ""):
             yield from _comment(note, indent)
         if isinstance(member, dict) and member:
-            yield f"{indent}{_inline(key)}:"
+            yield from _key(key, indent)
             yield from _object(member, here, indent + _STEP, notes)
         elif isinstance(member, list) and member:
-            yield f"{indent}{_inline(key)}:"
+            yield from _key(key, indent)
             for item in member:
                 yield from _item(item, here, indent + _STEP, notes)
         else:
-            yield f"{indent}{_inline(key)}: {_inline(member)}"
+            *before, last = _key(key, indent)
+            yield from before
+            yield f"{last} {_inline(member)}"
+
+
+def _key(key: str, indent: str) -> Iterator[str]:
+    """Yield the lines of a key, the last of which its value may follow."""
+    text = _inline(key)
+    if len(text) <= _LONGEST_KEY:
+        yield f"{indent}{text}:"
+    else:
+        yield f"{indent}? {text}"
+        yield f"{indent}:"
 
 
 def _item(item: Any, path: Keys, indent: str, notes: dict[Keys, str]) -> Iterator[str]:  # noqa: ANN401 - any JSON
-    if not isinstance(item, dict):
+    if not (isinstance(item, dict) and item):
         yield f"{indent}- {_inline(item)}"
         return
     inner = indent + _STEP
@@ -69,7 +83,8 @@ def _inline(value: Any) -> str:  # noqa: ANN401 - any JSON
     if isinstance(value, list):
         return f"[{', '.join(_inline(item) for item in value)}]"
     if isinstance(value, dict):
-        members = (f"{_inline(key)}: {_inline(member)}" for key, member in value.items())
+        # Marked as keys, however long they are.
+        members = (f"? {_inline(key)} : {_inline(member)}" for key, member in value.items())
         return f"{{{', '.join(members)}}}"
     if value is None:
         return "null"

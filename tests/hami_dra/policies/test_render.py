@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hami_dra.migration import Family, Policy
+from hami_dra.migration import Family, Json, Policy
 from hami_dra.migration.family import INT32_MAX, Capacities, RequiredAnnotation, ResourceNames
 from hami_dra.migration.presets import PRESETS
 from hami_dra.policies import parse
@@ -17,6 +18,7 @@ from hami_dra.policies.render import render
 texts = st.text(max_size=20) | st.sampled_from(
     ["yes", "null", "1.30", "a: b", "# c", "-", " x ", "~"]
 )
+sizes = st.sampled_from([1, 102, 103, 128, 1021, 1022, 1023, 1024, 1025])
 families = st.builds(
     Family,
     name=texts,
@@ -50,6 +52,24 @@ def test_what_is_shown_loads_as_the_same_policy(policy: Policy) -> None:
     """With comments or without, and whatever the texts contain."""
     assert parse(render(document(policy), notes()), "shown") == policy
     assert parse(render(document(policy)), "shown") == policy
+
+
+# Escaped, a character takes ten; YAML ends the line of a key after 1024 of them.
+keys = st.text(max_size=3) | st.builds(lambda text, times: text * times, st.text(max_size=3), sizes)
+scalars = st.none() | st.booleans() | st.integers() | texts
+documents = st.dictionaries(
+    keys,
+    st.recursive(
+        scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(keys, inner, max_size=2)
+    ),
+    max_size=3,
+)
+
+
+@given(documents)
+def test_any_document_is_read_as_it_was(value: Json) -> None:
+    """Whatever its keys are, long ones among them."""
+    assert yaml.safe_load(render(value)) == (value or None)
 
 
 def test_all_presets_together_load_as_the_same_policy() -> None:
