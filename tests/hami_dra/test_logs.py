@@ -14,7 +14,8 @@ from hami_dra.logs import LogFormat, configure, write
 
 
 @pytest.fixture(autouse=True)
-def _no_other_handler(restored_logging: None) -> None:
+def _no_other_handler() -> None:
+    # `restored_logging` takes this back as well.
     logging.getLogger().handlers = []
 
 

@@ -60,7 +60,8 @@ scalars = st.none() | st.booleans() | st.integers() | texts
 documents = st.dictionaries(
     keys,
     st.recursive(
-        scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(keys, inner, max_size=2)
+        scalars,
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(keys, inner, max_size=2),
     ),
     max_size=3,
 )

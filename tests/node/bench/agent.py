@@ -39,6 +39,7 @@ CALLS = (
     ("repeated prepare", "prepare"),
     ("unprepare", "unprepare"),
     ("repeated unprepare", "unprepare"),
+    ("reading a claim, without a driver", "read"),
 )
 CARDS = 20
 NODE = "bench"
@@ -148,12 +149,14 @@ class Caller:
 
 @contextlib.asynccontextmanager
 async def calling(
-    plugin: RegisteredPlugin, claims: Sequence[ClaimReference]
+    bench: Bench, plugin: RegisteredPlugin, claims: Sequence[ClaimReference]
 ) -> AsyncIterator[Caller]:
     """Start the program that calls a driver for these claims."""
+    host, port = (bench.account[f"KUBERNETES_SERVICE_{each}"] for each in ("HOST", "PORT"))
     process = await asyncio.create_subprocess_exec(
         programs.kubelet(),
         plugin.information.endpoint,
+        *(bench.account["HAMI_DRA_NODE_ACCOUNT"], f"{host}:{port}"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=2**20,
@@ -180,30 +183,12 @@ async def calls(bench: Bench, plugin: RegisteredPlugin) -> None:
     """Measure the kubelet's calls, some rounds of each kind in turns."""
     claims = [await bench.claim(number) for number in range(CLAIMS)]
     found: dict[str, list[list[float]]] = {}
-    async with calling(plugin, claims) as caller:
+    async with calling(bench, plugin, claims) as caller:
         for _ in range(ROUNDS):
             for title, method in CALLS:
                 found.setdefault(title, []).append(await caller.took(method))
-            found.setdefault("reading a claim, without a driver", []).append(
-                await readings(bench, claims)
-            )
     for title, rounds in found.items():
         tell(title, rounds)
-
-
-async def readings(bench: Bench, claims: Sequence[ClaimReference]) -> list[float]:
-    """Read every claim from the API server, some at a time; return what each took, in ms."""
-    waiting, taken = list(claims), list[float]()
-
-    async def work() -> None:
-        while waiting:
-            claim = waiting.pop()
-            started = time.perf_counter()
-            await bench.session.get(f"{_CLAIMS}/{claim.name}")
-            taken.append((time.perf_counter() - started) * 1e3)
-
-    await asyncio.gather(*(work() for _ in range(PARALLEL)))
-    return taken
 
 
 def usage(pid: int) -> tuple[float, float]:
