@@ -33,16 +33,22 @@ demo: $(STAMP) ## Run unmodified legacy YAML on a real control plane and show wh
 demo-stop: $(STAMP) ## Stop a demo that was left up: make demo-stop DIR=...
 	@$(BIN)/python -m hami_dra.lab stop "$(DIR)"
 
+# The same order and examples each time: a commit passes or does not.
 .PHONY: test
 test: $(STAMP) ## Run every test, those on the real control plane included.
 	@$(BIN)/python -m hami_dra.lab build
 	@$(BIN)/python -m tests.tools.helm
-	@$(BIN)/pytest -m "not cluster" -n auto -p no:benchmark
-	@$(BIN)/pytest -m cluster -p no:randomly
+	@$(BIN)/pytest -m "not cluster" -n auto -p no:benchmark -p no:randomly --hypothesis-profile=same
+	@$(BIN)/pytest -m cluster -p no:randomly --hypothesis-profile=same
 
 .PHONY: test-fast
-test-fast: $(STAMP) ## Run the tests that need no cluster.
+test-fast: $(STAMP) ## Run the tests that need no cluster, in another order and with other examples each time.
 	@$(BIN)/pytest -m "not cluster and not tools" -n auto -p no:benchmark
+
+.PHONY: test-search
+test-search: $(STAMP) ## Look for what breaks a property, with a thousand examples for each (many minutes).
+	@$(BIN)/pytest -m "hypothesis and not cluster" -n auto -p no:benchmark --timeout=0 \
+		--hypothesis-profile=search
 
 .PHONY: test-matrix
 test-matrix: $(STAMP) ## Run the tests on a real control plane on other versions of Kubernetes (builds each once).

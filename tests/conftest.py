@@ -8,6 +8,9 @@ from hypothesis import settings
 
 # Timing says nothing on a shared machine, and the suite runs on every change.
 settings.register_profile("default", deadline=None, max_examples=60)
+# What is true of a commit once must be so again; looking for what nobody thought of is another job.
+settings.register_profile("same", settings.get_profile("default"), derandomize=True, database=None)
+settings.register_profile("search", settings.get_profile("default"), max_examples=1000)
 settings.load_profile("default")
 
 
