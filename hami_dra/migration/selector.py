@@ -12,8 +12,9 @@ from typing import Final
 from hami_dra.migration.family import Family
 from hami_dra.migration.notice import RejectedPod
 
-# More different choices than pods make at one time; bounds what is remembered.
+# More different choices than pods make at one time. Both bounds keep what is remembered small.
 _REMEMBERED: Final = 1024
+_LONGEST_REMEMBERED: Final = 2 * 1024
 
 _LONGEST: Final = 10 * 1024  # resource.k8s.io/v1: a CEL expression has at most 10 KiB
 
@@ -35,7 +36,9 @@ def selectors(annotations: Mapping[str, object], family: Family) -> tuple[str, .
     names = family.annotations
     every = (names.use_type, names.nouse_type, names.use_uuid, names.nouse_uuid)
     texts = tuple(_text(annotations, n) if n in annotations else "" for n in every)
-    return _selectors(texts, family)
+    if sum(map(len, texts)) > _LONGEST_REMEMBERED:
+        return _selectors(texts, family)
+    return _remembered(texts, family)
 
 
 def _text(annotations: Mapping[str, object], name: str) -> str:
@@ -68,7 +71,6 @@ def model_test(annotations: Mapping[str, object], family: Family) -> Callable[[s
     return accepts
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def _selectors(texts: tuple[str, ...], family: Family) -> tuple[str, ...]:
     """Return the conditions for use-type, nouse-type, use-UUID and nouse-UUID."""
     names = family.annotations
@@ -83,6 +85,9 @@ def _selectors(texts: tuple[str, ...], family: Family) -> tuple[str, ...]:
         if text:
             found.append(_selector(text, name, family, matches=matches, wanted=wanted))
     return tuple(expression for expression in found if expression)
+
+
+_remembered: Final = lru_cache(maxsize=_REMEMBERED)(_selectors)
 
 
 def has_memory(driver: str, capacity: str, memory_mib: int, *, at_least: bool = False) -> str:
