@@ -127,11 +127,15 @@ def _selector(
             reason = f"found {text!r}, which matches no card"
             raise RejectedPod(path, reason, "name a card or remove it")
         return ""
+    # Each is in the condition once at least, so one that is sure to be too long is not built.
+    _check_length(sum(map(len, {member.translate(_ASCII_UPPER) for member in members})), path)
     try:
         expression = matches(members, family)
     except ValueError as error:
         raise RejectedPod(path, f"{error} in {text!r}, expected printable text") from error
-    return _checked(expression if wanted else f"!({expression})", path)
+    expression = expression if wanted else f"!({expression})"
+    _check_length(len(expression.encode()), path)
+    return expression
 
 
 def _members(text: str) -> list[str]:
@@ -143,15 +147,15 @@ def _terms(members: list[str]) -> list[str]:
     return sorted({member.translate(_ASCII_UPPER) for member in members})
 
 
-def _checked(expression: str, path: str) -> str:
-    if len(expression.encode()) > _LONGEST:
+def _check_length(size: int, path: str) -> None:
+    """Refuse a condition of at least so many bytes if Kubernetes would."""
+    if size > _LONGEST:
         raise RejectedPod(
             path,
-            f"the list makes a condition of {len(expression.encode())} bytes, expected at most "
-            f"{_LONGEST}, Kubernetes' limit",
+            f"the list makes a condition of {size} bytes or more, expected at most {_LONGEST},"
+            " Kubernetes' limit",
             "name fewer cards, or a part of a name that they share",
         )
-    return expression
 
 
 def is_model(family: Family) -> str:
