@@ -21,7 +21,8 @@ class NamespaceLimits:
     Attributes:
         maximum: those with a maximum. The API server demands that a pod names them, so what is
             taken from a pod stays there as zero.
-        minimum: those with a minimum above zero, which no converted pod can satisfy.
+        minimum: those with a minimum above zero, or a ratio of limit to request, which needs an
+            amount too; no converted pod can satisfy either.
     """
 
     maximum: frozenset[str] = frozenset()
@@ -78,9 +79,9 @@ class PodEdit:
             if name in self._limits.minimum:
                 raise RejectedPod(
                     f"{path}.{name}",
-                    f"a LimitRange of the namespace sets a minimum of {name}, and a converted"
-                    " container has none, since its claim says it all",
-                    f"remove {name} from the LimitRange's min",
+                    f"a LimitRange of the namespace sets a minimum or a ratio of {name}, and a"
+                    " converted container has none, since its claim says it all",
+                    f"remove {name} from the LimitRange's min and maxLimitRequestRatio",
                 )
 
     def add_claim(self, place: Place, wanted: str, template: str) -> str:
