@@ -70,3 +70,15 @@ def migrated(pod: Json) -> tuple[Migration, Json] | None:
     except RejectedPod:
         return None
     return migration, jsonpatch.apply_patch(pod, migration.patch)
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> Json:
+    """Draw pods of init containers, sidecars and app containers, which often ask for the same."""
+    memory = st.sampled_from([{}, *({"nvidia.com/gpumem": size} for size in (1000, 2000))])
+    named: list[Json] = [
+        {"name": f"c{index}", "resources": {"limits": draw(memory)}} for index in range(5)
+    ]
+    for container in named[:3]:
+        container.update(draw(st.sampled_from([{}, {"restartPolicy": "Always"}])))
+    return {"spec": {"initContainers": named[:3], "containers": named[3:]}}

@@ -28,6 +28,8 @@ _KIND: Final = "AdmissionReview"
 _EXPECTED: Final = f"an AdmissionReview of {API_VERSION}"
 _REPORTED_ERRORS: Final = 3
 _REMEMBERED: Final = 512
+_LONGEST_REMEMBERED: Final = 8 * 1024  # with their number it keeps what is remembered below 10 MiB
+_LONGEST_NAME: Final = 253
 _CLAIMS: Final = "resource.k8s.io/v1/resourceclaims/"
 
 _NAMESPACE: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -70,11 +72,14 @@ class Request:
 
     @property
     def name(self) -> str:
-        """Return the object's name, or what its name will start with; for people only."""
+        """Return the object's name, or what its name will start with; for people only.
+
+        Nobody has checked it yet, so it is cut where a name ends at the latest.
+        """
         metadata = self.object.get("metadata")
         if not isinstance(metadata, dict):
             return ""
-        return str(metadata.get("name") or metadata.get("generateName") or "")
+        return str(metadata.get("name") or metadata.get("generateName") or "")[:_LONGEST_NAME]
 
 
 class _Wire(BaseModel):
@@ -227,7 +232,8 @@ class _Answers:
         if len(self._rendered) >= _REMEMBERED:
             self._rendered.clear()
         answer = to_json(_answer(response))
-        self._rendered[id(patch)] = (patch, warnings, answer)
+        if len(answer) <= _LONGEST_REMEMBERED:
+            self._rendered[id(patch)] = (patch, warnings, answer)
         return answer
 
 

@@ -62,6 +62,8 @@ def limits_of(item: Json, names: frozenset[str]) -> NamespaceLimits:
     for limit in (item.get("spec") or {}).get("limits") or ():
         maximum |= names & set(limit.get("max") or ())
         minimum |= {name for name, least in (limit.get("min") or {}).items() if _is_some(least)}
+        # A ratio cannot be told of nothing, so the API server refuses a pod without an amount.
+        minimum |= set(limit.get("maxLimitRequestRatio") or ())
     return NamespaceLimits(maximum=frozenset(maximum), minimum=names & minimum)
 
 

@@ -21,6 +21,7 @@ _CONTROLLER: Final = "hami-dra.io/webhook"
 _LONGEST_NOTE: Final = 1024  # events.k8s.io/v1: bytes of a note
 _LONGEST_NAME: Final = 200  # leaves room for the digest within a DNS subdomain
 _DIGITS: Final = 16
+_LONGEST_FIELD: Final = 317  # an API group and a version; names, kinds and UIDs are shorter
 
 # What waits and what was told are bounded, and so is the pace: pods name their owners themselves.
 _MOST_WAITING: Final = 256
@@ -107,7 +108,7 @@ class OwnerEvents:
         self._now = now
         self._pace_s = pace_s
         self._waiting: asyncio.Queue[Event] = asyncio.Queue(_MOST_WAITING)
-        self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._told: OrderedDict[str, None] = OrderedDict()
 
     def tell(self, namespace: str, pod: Json, notices: Iterable[Notice]) -> None:
         """Have a pod's notices written to its owner; a pod without one is shown warnings."""
@@ -126,11 +127,10 @@ class OwnerEvents:
             await asyncio.sleep(self._pace_s)
 
     def _is_news(self, event: Event) -> bool:
-        key = (event.owner[3], event.note)
-        if key in self._told:
-            self._told.move_to_end(key)
+        if event.name in self._told:
+            self._told.move_to_end(event.name)
             return False
-        self._told[key] = None
+        self._told[event.name] = None
         if len(self._told) > _MOST_TOLD:
             self._told.popitem(last=False)
         return True
@@ -141,7 +141,7 @@ class OwnerEvents:
         except asyncio.QueueFull:
             self.dropped += 1
             # Not told after all, so another pod of the same owner may tell it later.
-            del self._told[event.owner[3], event.note]
+            del self._told[event.name]
 
     async def _write(self, event: Event) -> None:
         path = f"{_API}/namespaces/{event.namespace}/events"
@@ -156,20 +156,20 @@ class OwnerEvents:
 
 
 def controller_of(pod: Json) -> tuple[str, str, str, str] | None:
-    """Return apiVersion, kind, name and UID of a pod's controller, or None where it has none."""
+    """Return apiVersion, kind, name and UID of a pod's controller, or None where it has none.
+
+    Nobody has checked them yet. A reference that is longer than any can be has no owner behind it.
+    """
     metadata = pod.get("metadata")
     references = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
     for reference in references if isinstance(references, list) else ():
         if isinstance(reference, dict) and reference.get("controller") is True:
-            api_version, kind, name, uid = (
-                reference.get(key) for key in ("apiVersion", "kind", "name", "uid")
-            )
-            if (
-                isinstance(api_version, str)
-                and isinstance(kind, str)
-                and isinstance(name, str)
-                and isinstance(uid, str)
-            ):
+            found = [reference.get(key) for key in ("apiVersion", "kind", "name", "uid")]
+            texts = [
+                each for each in found if isinstance(each, str) and len(each) <= _LONGEST_FIELD
+            ]
+            if len(texts) == len(found):
+                api_version, kind, name, uid = texts
                 return api_version, kind, name, uid
     return None
 

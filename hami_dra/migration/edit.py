@@ -21,7 +21,8 @@ class NamespaceLimits:
     Attributes:
         maximum: those with a maximum. The API server demands that a pod names them, so what is
             taken from a pod stays there as zero.
-        minimum: those with a minimum above zero, which no converted pod can satisfy.
+        minimum: those with a minimum above zero, or a ratio of limit to request, which needs an
+            amount too; no converted pod can satisfy either.
     """
 
     maximum: frozenset[str] = frozenset()
@@ -41,6 +42,7 @@ class PodEdit:
         self._spec = dict(as_object(pod.get("spec"), "spec"))
         self._metadata = dict(as_object(pod.get("metadata"), "metadata"))
         self._own: dict[str, Json] = {}
+        self._entries: dict[str, Json] | None = None
         self.record = record
 
     def strip(self, place: Place, names: Collection[str]) -> dict[str, Json]:
@@ -77,27 +79,35 @@ class PodEdit:
             if name in self._limits.minimum:
                 raise RejectedPod(
                     f"{path}.{name}",
-                    f"a LimitRange of the namespace sets a minimum of {name}, and a converted"
-                    " container has none, since its claim says it all",
-                    f"remove {name} from the LimitRange's min",
+                    f"a LimitRange of the namespace sets a minimum or a ratio of {name}, and a"
+                    " converted container has none, since its claim says it all",
+                    f"remove {name} from the LimitRange's min and maxLimitRequestRatio",
                 )
 
     def add_claim(self, place: Place, wanted: str, template: str) -> str:
         """Give a container a claim made from a template; return the name of the pod's entry."""
-        entries = as_array(self._spec.get("resourceClaims"), "spec.resourceClaims")
-        taken = [each.get("name") for each in entries if isinstance(each, dict)]
-        name = entry.unique_name(wanted, taken=taken)
-        new = {"name": name, "resourceClaimTemplateName": template}
-        self._spec["resourceClaims"] = [*entries, new]
+        entries = self._own_entries()
+        name = entry.unique_name(wanted, taken=entries)
+        entries[name] = {"name": name, "resourceClaimTemplateName": template}
+        self._spec["resourceClaims"].append(entries[name])
         self.use_claim(place, name)
         return name
 
     def make_from(self, name: str, template: str) -> None:
         """Have the claim of an entry that was added made from another template."""
-        self._spec["resourceClaims"] = [
-            {**each, "resourceClaimTemplateName": template} if each.get("name") == name else each
-            for each in self._spec["resourceClaims"]
-        ]
+        self._own_entries()[name]["resourceClaimTemplateName"] = template
+
+    def _own_entries(self) -> dict[str, Json]:
+        """Return the pod's entries by name; those that were added may be changed.
+
+        A pod may bring many of its own along, so they are looked through once.
+        """
+        if self._entries is None:
+            found = as_array(self._spec.get("resourceClaims"), "spec.resourceClaims")
+            self._spec["resourceClaims"] = list(found)
+            names = ((each.get("name"), each) for each in found if isinstance(each, dict))
+            self._entries = {name: each for name, each in names if isinstance(name, str)}
+        return self._entries
 
     def use_claim(self, place: Place, name: str) -> None:
         """Let a container use an entry of the pod."""
@@ -142,7 +152,7 @@ class PodEdit:
             marks = as_object(self._metadata.get(section), f"metadata.{section}")
             gone = [key for key in marks if key.startswith(SCHEDULER_OWNED)]
             if gone:
-                kept = {key: value for key, value in marks.items() if key not in gone}
+                kept = {k: value for k, value in marks.items() if not k.startswith(SCHEDULER_OWNED)}
                 self._metadata[section] = kept
                 dropped.extend(f"metadata.{section}[{key}]" for key in gone)
         return dropped

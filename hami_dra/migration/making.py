@@ -50,14 +50,14 @@ class _Held:
         request: what its container asked for.
         entry: its name in the pod.
         template: what it is made from.
-        is_shared: whether init containers may use it too, since its own container starts later.
+        place: its own container.
     """
 
     family: Family
     request: Request
     entry: str
     template: Template
-    is_shared: bool
+    place: Place
 
 
 def asked_again(container: Json, names: Iterable[str]) -> list[str]:
@@ -170,7 +170,7 @@ class Making:
     def _claim(self, place: Place, family: Family, request: Request) -> str:
         """Give a container its claim, or a share in one that another container will use later."""
         if place.ends_early:
-            shared = self._claim_that_holds(family, request)
+            shared = self._claim_that_holds(place, family, request)
             if shared is not None:
                 self._make_room(shared, request)
                 self._edit.use_claim(place, shared.entry)
@@ -179,20 +179,23 @@ class Making:
         self._notice_doubts(family, request)
         template = build_template(self._shape(family, request))
         name = self._edit.add_claim(place, f"{family.entry_prefix}-{place.name}", template.name)
-        held = _Held(family, request, name, template, is_shared=not place.ends_early)
+        held = _Held(family, request, name, template, place)
         self._claims.append(held)
         return name
 
-    def _claim_that_holds(self, family: Family, request: Request) -> _Held | None:
+    def _claim_that_holds(self, place: Place, family: Family, request: Request) -> _Held | None:
         """Find a claim for an init container to use until its container starts (ruling 15).
 
-        Legacy reserved the larger of both, so a need that fits inside costs nothing.
+        Legacy reserved the larger of both, so a need that fits inside costs nothing. A sidecar that
+        starts before runs beside it, and of one claim they would share one limit.
         """
         return next(
             (
                 claim
                 for claim in self._claims
-                if claim.is_shared and claim.family is family and claim.request.holds(request)
+                if place.ends_before(claim.place)
+                and claim.family is family
+                and claim.request.holds(request)
             ),
             None,
         )

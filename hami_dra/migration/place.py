@@ -47,6 +47,14 @@ class Place:
         """Tell whether the container ends before the app containers start; sidecars do not."""
         return self.kind == _INIT and self.container.get("restartPolicy") != "Always"
 
+    def ends_before(self, other: "Place") -> bool:
+        """Tell whether the container has ended when another one, which stays, is started.
+
+        Init containers and sidecars start in the order of their list, app containers after them.
+        """
+        starts_later = other.kind != _INIT or other.index > self.index
+        return self.ends_early and starts_later and not other.ends_early
+
 
 def places(pod: Json) -> list[Place]:
     """Return the containers of a pod.

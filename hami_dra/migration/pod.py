@@ -22,6 +22,10 @@ from hami_dra.migration.record import Record
 OPT_OUT_VALUE: Final = "ignore"
 """The value of the opt-out label that counts."""
 
+MOST_CONTAINERS: Final = 256
+"""Containers of one pod that ask for cards. All of them run on one node, which has no room for so
+many; and each may need a template of its own, which is created before anybody checks the pod."""
+
 NO_LIMITS: Final = NamespaceLimits()
 """A namespace without LimitRanges on managed resources."""
 
@@ -78,6 +82,12 @@ def migrate_part(pod: Json, policy: Policy, cards: Cards, limits: NamespaceLimit
     work = [place for place in asking if _is_open(place, done, policy)]
     if not work:
         return Migration()
+    if len(work) > MOST_CONTAINERS:
+        raise RejectedPod(
+            "spec",
+            f"found {len(work)} containers that ask for cards, expected at most {MOST_CONTAINERS}",
+            "spread the work over several pods",
+        )
     notices = _check_pod(pod, every, policy) if _asks_for_cards(work, policy) else ()
     making = Making(pod, policy=policy, cards=cards, limits=limits, record=done, notices=notices)
     making.convert(work)

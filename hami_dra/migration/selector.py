@@ -12,8 +12,9 @@ from typing import Final
 from hami_dra.migration.family import Family
 from hami_dra.migration.notice import RejectedPod
 
-# More different choices than pods make at one time; bounds what is remembered.
+# More different choices than pods make at one time. Both bounds keep what is remembered small.
 _REMEMBERED: Final = 1024
+_LONGEST_REMEMBERED: Final = 2 * 1024
 
 _LONGEST: Final = 10 * 1024  # resource.k8s.io/v1: a CEL expression has at most 10 KiB
 
@@ -35,7 +36,9 @@ def selectors(annotations: Mapping[str, object], family: Family) -> tuple[str, .
     names = family.annotations
     every = (names.use_type, names.nouse_type, names.use_uuid, names.nouse_uuid)
     texts = tuple(_text(annotations, n) if n in annotations else "" for n in every)
-    return _selectors(texts, family)
+    if sum(map(len, texts)) > _LONGEST_REMEMBERED:
+        return _selectors(texts, family)
+    return _remembered(texts, family)
 
 
 def _text(annotations: Mapping[str, object], name: str) -> str:
@@ -68,7 +71,6 @@ def model_test(annotations: Mapping[str, object], family: Family) -> Callable[[s
     return accepts
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def _selectors(texts: tuple[str, ...], family: Family) -> tuple[str, ...]:
     """Return the conditions for use-type, nouse-type, use-UUID and nouse-UUID."""
     names = family.annotations
@@ -83,6 +85,9 @@ def _selectors(texts: tuple[str, ...], family: Family) -> tuple[str, ...]:
         if text:
             found.append(_selector(text, name, family, matches=matches, wanted=wanted))
     return tuple(expression for expression in found if expression)
+
+
+_remembered: Final = lru_cache(maxsize=_REMEMBERED)(_selectors)
 
 
 def has_memory(driver: str, capacity: str, memory_mib: int, *, at_least: bool = False) -> str:
@@ -122,11 +127,15 @@ def _selector(
             reason = f"found {text!r}, which matches no card"
             raise RejectedPod(path, reason, "name a card or remove it")
         return ""
+    # Each is in the condition once at least, so one that is sure to be too long is not built.
+    _check_length(sum(map(len, {member.translate(_ASCII_UPPER) for member in members})), path)
     try:
         expression = matches(members, family)
     except ValueError as error:
         raise RejectedPod(path, f"{error} in {text!r}, expected printable text") from error
-    return _checked(expression if wanted else f"!({expression})", path)
+    expression = expression if wanted else f"!({expression})"
+    _check_length(len(expression.encode()), path)
+    return expression
 
 
 def _members(text: str) -> list[str]:
@@ -138,15 +147,15 @@ def _terms(members: list[str]) -> list[str]:
     return sorted({member.translate(_ASCII_UPPER) for member in members})
 
 
-def _checked(expression: str, path: str) -> str:
-    if len(expression.encode()) > _LONGEST:
+def _check_length(size: int, path: str) -> None:
+    """Refuse a condition of at least so many bytes if Kubernetes would."""
+    if size > _LONGEST:
         raise RejectedPod(
             path,
-            f"the list makes a condition of {len(expression.encode())} bytes, expected at most "
-            f"{_LONGEST}, Kubernetes' limit",
+            f"the list makes a condition of {size} bytes or more, expected at most {_LONGEST},"
+            " Kubernetes' limit",
             "name fewer cards, or a part of a name that they share",
         )
-    return expression
 
 
 def is_model(family: Family) -> str:

@@ -19,10 +19,10 @@ def limit_ranges(evidence: Evidence, policy: Policy) -> Verdict:
     demands = {title(item): limits_of(item, managed) for item in found}
     if least := [name for name, limits in demands.items() if limits.minimum]:
         return failed(
-            f"{names(least)} set a minimum, which no converted pod satisfies",
-            expected="no minimum of a converted resource",
+            f"{names(least)} set a minimum or a ratio, which no converted pod satisfies",
+            expected="no minimum and no ratio of a converted resource",
             fix=f"kubectl -n {least[0].partition('/')[0]} edit limitrange"
-            f" {least[0].partition('/')[2]}   # remove the minimum",
+            f" {least[0].partition('/')[2]}   # remove the minimum and the ratio",
         )
     if filled := [title(item) for item in found if managed & set(_defaulted(item))]:
         # Where no default is written, the API server copies the maximum into it.

@@ -65,9 +65,11 @@ def test_a_maximum_of_a_limit_range_leaves_a_zero_that_runs(world: World) -> Non
     assert managed_amounts(world.pod("p")) == [{GPU: "0"}]
 
 
-def test_a_minimum_of_a_limit_range_is_refused_with_what_to_do(world: World) -> None:
+@pytest.mark.parametrize("bound", ["min", "maxLimitRequestRatio"])
+def test_what_a_limit_range_demands_is_refused_with_what_to_do(world: World, bound: str) -> None:
+    """Without us the API server refuses the converted pod, and says nothing of the conversion."""
     world.add_node("a", a100_80g=1)
-    world.apply(limit_range(min={GPU: "1"}))
+    world.apply(limit_range(**{bound: {GPU: "1"}}))
 
     def refusal() -> str | None:
         try:
@@ -78,7 +80,7 @@ def test_a_minimum_of_a_limit_range_is_refused_with_what_to_do(world: World) -> 
 
     said = until(refusal, what="the pod is refused by us")
 
-    assert f"sets a minimum of {GPU}" in said
+    assert f"sets a minimum or a ratio of {GPU}" in said
     assert f"remove {GPU} from the LimitRange's min" in said
 
 

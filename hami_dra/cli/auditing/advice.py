@@ -33,8 +33,9 @@ ADVICE: Final[Mapping[Code, Advice]] = {
         "remove it; pods do not wait because of it",
     ),
     Code.INIT_RESERVED: Advice(
-        "an init container needs more than any app container, so its claim is its own "
-        "and stays reserved while the pod lives; HAMi reserved the larger of both",
+        "an init container needs more than any app container, or sidecar that starts "
+        "after it, so its claim is its own and stays reserved while the pod lives; HAMi "
+        "reserved the larger of both",
         "ask for the same or more in the app container, and both use one claim",
     ),
     Code.KUBERNETES_ASSUMED: Advice(

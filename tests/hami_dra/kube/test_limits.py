@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from hami_dra.kube.backoff import Backoff
-from hami_dra.kube.limits import ClusterLimits
+from hami_dra.kube.limits import ClusterLimits, limits_of
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json, NamespaceLimits
 from tests.hami_dra.kube.api_double import LIMITS, ApiDouble
@@ -21,6 +21,16 @@ def limit_range(name: str, namespace: str, **bounds: Json) -> Json:
 async def _until(known: ClusterLimits, namespace: str, expected: NamespaceLimits) -> None:
     while known.current(namespace) != expected:  # noqa: ASYNC110 - the public sign of progress
         await asyncio.sleep(0)
+
+
+def test_a_ratio_demands_an_amount_as_a_minimum_does() -> None:
+    """The API server refuses a pod that has none, and one that has zero."""
+    found = limits_of(
+        limit_range("a", "team", maxLimitRequestRatio={GPU: "1", "cpu": "2"}),
+        frozenset({GPU, MEMORY}),
+    )
+
+    assert found == NamespaceLimits(minimum=frozenset({GPU}))
 
 
 async def test_several_ranges_of_a_namespace_add_up_and_follow_changes(

@@ -1,6 +1,7 @@
 """What holds for every pod, not only for the golden ones."""
 
 import json
+from collections.abc import Iterable
 from copy import deepcopy
 
 import jsonpatch
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from hami_dra.migration import Json, NamespaceLimits, RejectedPod, migrate
 from hami_dra.migration.record import ANNOTATION
-from tests.pods import CARDS, MANAGED, POLICY, anything, migrated, pods
+from tests.pods import CARDS, MANAGED, POLICY, anything, migrated, pods, rows
 
 
 def every_container(pod: Json) -> list[Json]:
@@ -78,6 +79,29 @@ def test_every_entry_points_to_a_template_that_comes_along(pod: Json) -> None:
         used = {entry["resourceClaimTemplateName"] for entry in entries}
         assert used == {template.name for template in result[0].templates}
         assert len({entry["name"] for entry in entries}) == len(entries)
+
+
+def is_sidecar(container: Json) -> bool:
+    return container.get("restartPolicy") == "Always"
+
+
+def claims_of(containers: Iterable[Json]) -> list[str]:
+    return [claim["name"] for each in containers for claim in each["resources"].get("claims", [])]
+
+
+@given(rows())
+def test_containers_that_run_at_one_time_share_no_claim(pod: Json) -> None:
+    """They would share one limit too, where each of them asked for its own."""
+    result = migrated(pod)
+
+    if result is not None:
+        early, main = (result[1]["spec"][kind] for kind in ("initContainers", "containers"))
+        lasting = [*filter(is_sidecar, early), *main]
+        # An init container runs beside the sidecars that stand before it.
+        begun = [[*filter(is_sidecar, early[:at]), each] for at, each in enumerate(early)]
+        for together in (lasting, *begun):
+            used = claims_of(together)
+            assert len(used) == len(set(used))
 
 
 @given(pods(), pods())

@@ -251,6 +251,9 @@ BROKEN: dict[str, tuple[dict[str, Any], str, Status, str, str]] = {
     "a minimum": (
         limits(min=GPU), "limit-ranges", FAIL, "lr set a minimum", "-n team edit limitrange lr",
     ),
+    "a ratio": (
+        limits(maxLimitRequestRatio=GPU), "limit-ranges", FAIL, "or a ratio", "edit limitrange lr",
+    ),
     "a default": (
         limits(default=GPU), "limit-ranges", WARN, "team/lr give every", "edit limitrange lr",
     ),

@@ -26,10 +26,10 @@ def limits(**sections: dict[str, str]) -> Json:
 @pytest.mark.parametrize(
     ("section", "becomes", "fix"),
     [
-        ("min", "which no converted pod satisfies", "# remove the minimum"),
+        ("min", "which no converted pod satisfies", "# remove the minimum and the ratio"),
         ("max", "which holds back no converted pod", "# and create a ResourceQuota"),
         ("default", "give every container a converted resource", "# remove the default"),
-        ("maxLimitRequestRatio", "nothing changes", ""),
+        ("maxLimitRequestRatio", "which no converted pod satisfies", "and the ratio"),
     ],
 )
 def test_a_limit_range_is_told_by_what_it_says(section: str, becomes: str, fix: str) -> None:
