@@ -43,6 +43,7 @@ class FakeNvml:
     broken: type[Exception] | None = None
     events: "queue.Queue[tuple[FakeCard, int] | None]" = field(default_factory=queue.Queue)
     opened: int = 0
+    driver: str = "535.54.03"
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - constants and errors
         if name.startswith("nvml") and not name.startswith("nvmlEventType"):
@@ -118,8 +119,15 @@ class FakeNvml:
             raise pynvml.NVMLError(card.refuses[what])
 
     def nvmlDeviceGetComputeRunningProcesses(self, card: FakeCard) -> list[Any]:  # noqa: N802
-        """Processes with a context, and what they hold."""
+        """Processes with a context, and what they hold; the binding asks as since driver 510."""
         self._answer()
+        if int(self.driver.partition(".")[0]) < 510:
+            raise pynvml.NVMLLibraryMismatchError("Unversioned function called")
+        return self.nvmlDeviceGetComputeRunningProcesses_v2(card)
+
+    def nvmlDeviceGetComputeRunningProcesses_v2(self, card: FakeCard) -> list[Any]:  # noqa: N802
+        """Answer as before driver 510."""
+        self._refuse(card, "processes")
         return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in card.used.items()]
 
     def nvmlDeviceGetProcessUtilization(self, card: FakeCard, since: int) -> list[Any]:  # noqa: N802
@@ -139,7 +147,7 @@ class FakeNvml:
 
     def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802
         """Version of the driver."""
-        return "535.54.03"
+        return self.driver
 
     def nvmlSystemGetCudaDriverVersion_v2(self) -> int:  # noqa: N802
         """Version of CUDA."""
