@@ -18,6 +18,7 @@ from hami_dra.kube.node_events import NodeEvents
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json
 from hami_dra.node import feed, leave, processes, sockets, turns
+from hami_dra.node.allocation import PrepareError
 from hami_dra.node.backend import Backend
 from hami_dra.node.checkpoint import Checkpoint, NewerFormatError
 from hami_dra.node.claim_files import ClaimFiles
@@ -99,7 +100,7 @@ class Agent:
         with self._alone():
             await asyncio.to_thread(self._state.refresh)
             if self._library:
-                await asyncio.to_thread(self._library.install)
+                await asyncio.to_thread(_install, self._library)
             machine = await self._machine()
             plugin = Plugin(machine, self._find, self._metrics)
             server = KubeletServer(
@@ -185,7 +186,7 @@ class Agent:
             lock=self._settings.plugin_directory / "claims.lock",
         )
         if recovery.is_news:
-            await asyncio.to_thread(claims.persist)
+            await asyncio.to_thread(_persist, claims)
         await self._tell(recovery)
         for name in await asyncio.to_thread(claims.remove_orphans):
             _log.warning("file of an unknown claim removed: %s", name)
@@ -278,8 +279,12 @@ class Agent:
     def _remove_libraries(self, machine: Machine) -> None:
         if self._library is None or not isinstance(machine, Claims):
             return
-        used = {record.library for record in machine.records().values()}
-        for digest in self._library.remove_unused(used):
+        try:
+            removed = machine.with_libraries(self._library.remove_unused)
+        except (OSError, PrepareError) as error:
+            _log.info("libraries that no claim has are not removed: %s", error)
+            return
+        for digest in removed or ():
             _log.info("library that no claim has removed: %s", digest)
 
     async def _find(self, claim: ClaimReference) -> Json | None:
@@ -287,6 +292,30 @@ class Agent:
 
     async def _find_record(self, record: Record) -> Json | None:
         return await find_claim(self._session, record.namespace, record.name, record.uid)
+
+
+def _install(library: Library) -> None:
+    """Have the library on the node, at the latest when a claim needs it.
+
+    A full disk must not keep an agent away, whom pods need to end and so to make room.
+
+    Raises:
+        OSError: if there is no such library.
+    """
+    try:
+        library.install()
+    except OSError as error:
+        if not library.digest:
+            raise
+        _log.warning("the native library could not be written yet: %s", error)
+
+
+def _persist(claims: Claims) -> None:
+    """Write down what is remembered, or leave it to the next claim, as on a full disk."""
+    try:
+        claims.persist()
+    except OSError as error:
+        _log.warning("what is remembered could not be written down yet: %s", error)
 
 
 def _boot_id(path: Path = BOOT_ID) -> str:

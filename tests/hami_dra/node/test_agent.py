@@ -186,6 +186,23 @@ async def test_one_that_was_killed_knows_everything_when_it_is_back(api: ApiDoub
         assert len(reads) <= 1, "only the comparison at the start looks at claims"
 
 
+async def test_it_serves_although_nothing_can_be_written_down(api: ApiDouble) -> None:
+    """As on a full disk: it must be there when pods end and make room."""
+    async with node(api) as here:
+        here.plugin_directory.mkdir(parents=True)
+        (here.plugin_directory / "checkpoint").write_bytes(b"damaged")
+        in_the_way = here.plugin_directory / ".tmp-checkpoint"
+        in_the_way.mkdir()
+        wanted = await here.store(claim(own()))
+        async with here.agent():
+            await here.kubelet.follow()
+            async with here.kubelet.registered() as plugin:
+                assert "could not be written" in (await plugin.prepare(wanted))[wanted.uid].error
+                assert await plugin.unprepare(wanted) == {wanted.uid: ""}
+                in_the_way.rmdir()
+                assert (await plugin.prepare(wanted))[wanted.uid].error == ""
+
+
 def answers_information(kubelet: FakeKubelet) -> bool:
     async def ask() -> bool:
         async with kubelet.registered():
