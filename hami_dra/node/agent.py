@@ -39,7 +39,7 @@ from hami_dra.node.recovery import BOOT_ID, Recovery, recover
 from hami_dra.node.server import KubeletServer
 from hami_dra.node.settings import Settings
 from hami_dra.node.strictness import Strictness
-from hami_dra.node.troubles import Trouble, Troubles
+from hami_dra.node.troubles import HARMLESS, Trouble, Troubles
 
 COMPONENT: Final = "hami-dra-node"
 
@@ -251,7 +251,11 @@ class Agent:
         if server.refusal:
             registered = f"the kubelet refused the plugin: {server.refusal}"
         published = "" if self._publisher.is_published else "the slice is not published"
-        troubles = {kind.value: text for kind, text in self._troubles.current().items()}
+        troubles = {
+            kind.value: text
+            for kind, text in self._troubles.current().items()
+            if kind not in HARMLESS
+        }
         return {"registration": registered, "slice": published, **troubles}
 
     async def _look_at_cards(self, machine: Machine) -> None:

@@ -238,6 +238,22 @@ async def test_readiness_and_metrics_say_what_is_the_matter(api: ApiDouble) -> N
         assert f"GET {SLICES}" in api.calls
 
 
+async def test_what_a_person_should_know_holds_no_rolling_update(api: ApiDouble) -> None:
+    """An agent that works is ready: one that is not keeps all other nodes waiting."""
+    async with node(api) as here:
+        [here.port] = free_ports(1)
+        here.plugin_directory.mkdir(parents=True)
+        (here.plugin_directory / "checkpoint").write_bytes(b"damaged")
+        async with here.agent(), aiohttp.ClientSession() as client:
+            await here.kubelet.follow()
+            await here.published()
+            url = f"http://127.0.0.1:{here.port}"
+            async with here.kubelet.registered(), client.get(f"{url}/readyz") as answer:
+                assert (answer.status, await answer.text()) == (200, '{"ok": true}\n')
+            async with client.get(f"{url}/metrics") as answer:
+                assert 'trouble{kind="CheckpointDamaged"} 1.0' in await answer.text()
+
+
 async def test_a_second_agent_is_refused_unless_told_apart(api: ApiDouble) -> None:
     async with node(api) as here, here.agent():
         await here.kubelet.follow()

@@ -368,6 +368,11 @@ def test_a_spec_is_split_into_what_cards_share_and_what_each_needs(backend: Nvml
         ([], "is no CDI spec"),
         (a_spec(kind="vendor.com/gpu"), "is no CDI spec"),
         (a_spec(devices=[]), "does not name the cards"),
+        (a_spec(devices=7), "another form"),
+        (a_spec(containerEdits=[]) | {"containerEdits": "x"}, "another form"),
+        (a_spec(containerEdits={"mounts": ["x"]}), "another form"),
+        (a_spec(containerEdits={"env": 7}), "another form"),
+        (a_spec(devices=[{"name": "0", "containerEdits": {"deviceNodes": ["x"]}}]), "another form"),
     ],
 )
 def test_a_spec_that_does_not_fit_is_refused(
@@ -390,9 +395,10 @@ def test_a_spec_of_the_host_is_read_and_a_stale_one_refused(
     path.write_text(json.dumps(a_spec()).replace("535.54.03", "550.1.2"))
     with pytest.raises(BackendError, match="another driver"):
         from_host(backend.cards(), root=tmp_path)
-    path.write_text("{")
-    with pytest.raises(BackendError, match="cannot be read"):
-        from_host(backend.cards(), root=tmp_path)
+    for strange in ("{", "a: 2026-99-99", "[" * 10_000):
+        path.write_text(strange)
+        with pytest.raises(BackendError, match="cannot be read"):
+            from_host(backend.cards(), root=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -409,6 +415,32 @@ def test_a_toolkit_that_fails_is_told(
     install(tmp_path, monkeypatch, script)
 
     with pytest.raises(BackendError, match=expected):
+        from_toolkit(backend.cards())
+
+
+def test_a_toolkit_that_fails_in_the_same_way_is_the_same_trouble(
+    backend: NvmlCards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What changes is an event of the node each time it is looked at."""
+    script = 'echo time=\\"$(date +%s%N)\\" level=error msg=\\"GPU is lost\\" >&2; exit 1'
+    install(tmp_path, monkeypatch, script)
+
+    with pytest.raises(BackendError) as first:
+        from_toolkit(backend.cards())
+    with pytest.raises(BackendError) as second:
+        from_toolkit(backend.cards())
+
+    assert str(first.value) == str(second.value)
+    assert 'level=error msg="GPU is lost"' in str(first.value)
+
+
+def test_a_toolkit_that_cannot_be_run_is_told(
+    backend: NvmlCards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, "")
+    (tmp_path / "nvidia-ctk").write_bytes(b"\x7fELF of another machine")
+
+    with pytest.raises(BackendError, match="cannot be run"):
         from_toolkit(backend.cards())
 
 
