@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +40,7 @@ from hami_dra.node.server import KubeletServer
 from hami_dra.node.settings import Settings
 from hami_dra.node.strictness import Strictness
 from hami_dra.node.troubles import HARMLESS, Trouble, Troubles
+from hami_dra.node.upkeep import kept_up
 
 COMPONENT: Final = "hami-dra-node"
 
@@ -212,18 +213,19 @@ class Agent:
     @contextlib.asynccontextmanager
     async def _background(self, machine: Machine) -> AsyncIterator[None]:
         """Publish, look at the cards and reconcile, as long as the body runs."""
+        parts: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+            ("publishing", self._publisher.run),
+            ("looking at cards", lambda: self._look_at_cards(machine)),
+        ]
+        if isinstance(machine, Claims):
+            parts.append(("comparing claims", Reconciler(machine, self._find_record).run))
+            self._metrics.claims.set_function(lambda: len(machine.records()))
+            if self._library and processes.sees_all():
+                measure = self._backend.processes if self._backend.is_measurable else None
+                feeder = feed.Feeder(measure)
+                parts.append(("measuring", lambda: feed.keep_feeding(feeder, machine.fed)))
         async with asyncio.TaskGroup() as tasks:
-            running = [
-                tasks.create_task(self._publisher.run()),
-                tasks.create_task(self._look_at_cards(machine)),
-            ]
-            if isinstance(machine, Claims):
-                running.append(tasks.create_task(Reconciler(machine, self._find_record).run()))
-                self._metrics.claims.set_function(lambda: len(machine.records()))
-                if self._library and processes.sees_all():
-                    measure = self._backend.processes if self._backend.is_measurable else None
-                    feeder = feed.Feeder(measure)
-                    running.append(tasks.create_task(feed.keep_feeding(feeder, machine.fed)))
+            running = [tasks.create_task(kept_up(name, run)) for name, run in parts]
             try:
                 yield
             finally:

@@ -203,6 +203,23 @@ async def test_it_serves_although_nothing_can_be_written_down(api: ApiDouble) ->
                 assert (await plugin.prepare(wanted))[wanted.uid].error == ""
 
 
+async def test_an_error_that_nobody_foresaw_does_not_end_it(api: ApiDouble) -> None:
+    async with node(api) as here:
+        await api.put("nodes", {"metadata": {"name": NODE}})  # no UID, as no API server has it
+        wanted = await here.store(claim(own()))
+        async with here.agent() as agent:
+            await asyncio.to_thread(
+                until,
+                lambda: "publishing failed" in (here.root / "agent.log").read_text(),
+                what="the slice could not be made",
+            )
+            await here.kubelet.follow()
+            async with here.kubelet.registered() as plugin:
+                assert (await plugin.prepare(wanted))[wanted.uid].error == ""
+                assert await plugin.unprepare(wanted) == {wanted.uid: ""}
+            assert agent.returncode is None
+
+
 def answers_information(kubelet: FakeKubelet) -> bool:
     async def ask() -> bool:
         async with kubelet.registered():
