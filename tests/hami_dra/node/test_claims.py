@@ -266,6 +266,30 @@ def test_a_full_disk_refuses_and_leaves_nothing(disk: Disk) -> None:
         check(disk, disk.start())
 
 
+def test_on_a_full_disk_claims_can_end(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods that have to go are what makes room, and they wait for it."""
+    wanted = small_claims(disk, 64)
+    claims = disk.start()
+    for each in wanted[:40]:
+        claims.prepare(each)
+    write = os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        if os.fstat(descriptor).st_blocks * 512 < len(data):
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", full)
+    for done in at_once(claims, [claims.preparing(each) for each in wanted[40:]]):
+        assert "No space left" in str(done)
+
+    for each in wanted[:40]:
+        claims.unprepare(each["metadata"]["uid"])
+
+    assert disk.names() == set()
+    assert disk.start().records() == {}
+
+
 class KilledError(BaseException):
     """The process ended here."""
 
