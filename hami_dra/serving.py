@@ -127,12 +127,19 @@ class _Handler(WSGIRequestHandler):
         if not self.raw_requestline or not self.parse_request():
             return
         output = cast("IO[bytes]", self.wfile)
-        handler = ServerHandler(io.BytesIO(), output, self.get_stderr(), self.get_environ())
+        handler = _Answer(io.BytesIO(), output, self.get_stderr(), self.get_environ())
         handler.request_handler = self  # type: ignore[attr-defined] # as the base class does
         handler.run(cast("WSGIApplication", self.server.get_app()))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
         """Keep probes and scrapes out of the log."""
+
+
+class _Answer(ServerHandler):
+    def log_exception(self, exc_info: Any) -> None:  # noqa: ANN401 - the library's
+        """Say nothing of clients that do not take their answer."""
+        if not isinstance(exc_info[1], OSError):
+            super().log_exception(exc_info)
 
 
 def _head(connection: socket.socket, end: float) -> bytes:

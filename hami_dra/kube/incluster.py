@@ -8,6 +8,7 @@ import json
 import os
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
@@ -51,15 +52,44 @@ async def connect(environ: Mapping[str, str] = os.environ, account: Path = ACCOU
     host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT", "443")
     address = f"[{host}]" if ":" in host else host
     try:
-        context = ssl.create_default_context(cafile=account / "ca.crt")
+        authority = Authority(account / "ca.crt")
         token = ServiceAccountToken(account / "token")
         token.current()
-    except (OSError, ssl.SSLError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"found no service account in {account} ({error}): set automountServiceAccountToken in"
             " the pod, or give --kubeconfig"
         ) from error
-    return Session(PodClient(f"https://{address}:{port}", token, context))
+    return Session(PodClient(f"https://{address}:{port}", token, authority))
+
+
+class Authority:
+    """Whom a pod trusts to be the API server; the kubelet writes a new authority into the file.
+
+    Args:
+        path: the file.
+
+    Raises:
+        OSError: if there is none, or it is no certificate.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._text = path.read_text()
+        self._read_at = monotonic()
+        self.context = ssl.create_default_context(cadata=self._text)
+
+    def refresh(self) -> None:
+        """Trust what the file names now too; it is read again once a minute."""
+        if monotonic() - self._read_at <= _REREAD_AFTER_S:
+            return
+        self._read_at = monotonic()
+        # Whom we trust already may still be right when the file cannot be read.
+        with suppress(OSError, ValueError):
+            text = self._path.read_text()
+            if text != self._text:
+                self.context.load_verify_locations(cadata=text)
+                self._text = text
 
 
 class ServiceAccountToken:
@@ -92,18 +122,19 @@ class PodClient:
     Args:
         host: the API server's URL.
         token: who we are.
-        context: whom we trust; None for plain HTTP.
+        authority: whom we trust; None for plain HTTP.
     """
 
-    def __init__(
-        self, host: str, token: ServiceAccountToken, context: ssl.SSLContext | None
-    ) -> None:
+    def __init__(self, host: str, token: ServiceAccountToken, authority: Authority | None) -> None:
         self.configuration = SimpleNamespace(host=host)
         self.default_headers: dict[str, str] = {}
         self.user_agent = ""
         self.rest_client = self
         self._token = token
-        connector = aiohttp.TCPConnector(limit=_POOL_SIZE, ssl=context or True)
+        self._authority = authority
+        connector = aiohttp.TCPConnector(
+            limit=_POOL_SIZE, ssl=authority.context if authority else True
+        )
         # The API server sets no cookies, and looking for them costs a tenth of a call.
         jar = aiohttp.DummyCookieJar()
         self._session = aiohttp.ClientSession(connector=connector, cookie_jar=jar)
@@ -133,6 +164,8 @@ class PodClient:
         Raises:
             OSError: if it cannot be read.
         """
+        if self._authority:
+            self._authority.refresh()
         headers["Authorization"] = f"Bearer {self._token.current()}"
 
     async def close(self) -> None:

@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 from hami_dra.monitor import claims as claim_files
 from hami_dra.monitor.cards import CardReading, Cards, CardsError
 from hami_dra.monitor.claims import ClaimReading, ClaimsReading
-from hami_dra.monitor.patience import HangsError, Patience
 from hami_dra.monitor.pods import Container, PodResourcesError
 from hami_dra.monitor.snapshot import (
     ClaimUse,
@@ -23,6 +22,7 @@ from hami_dra.monitor.snapshot import (
     container_uses,
 )
 from hami_dra.monitor.usage import Counts, Shares, held, measured_age_s
+from hami_dra.patience import HangsError, Patience
 
 _HANGS_S: Final = 3.0
 _KEPT_S: Final = 1.0

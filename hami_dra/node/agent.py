@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from hami_dra.kube.node_events import NodeEvents
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json
 from hami_dra.node import feed, leave, processes, sockets, turns
+from hami_dra.node.allocation import PrepareError
 from hami_dra.node.backend import Backend
 from hami_dra.node.checkpoint import Checkpoint, NewerFormatError
 from hami_dra.node.claim_files import ClaimFiles
@@ -38,7 +39,8 @@ from hami_dra.node.recovery import BOOT_ID, Recovery, recover
 from hami_dra.node.server import KubeletServer
 from hami_dra.node.settings import Settings
 from hami_dra.node.strictness import Strictness
-from hami_dra.node.troubles import Trouble, Troubles
+from hami_dra.node.troubles import HARMLESS, Trouble, Troubles
+from hami_dra.node.upkeep import kept_up
 
 COMPONENT: Final = "hami-dra-node"
 
@@ -99,7 +101,7 @@ class Agent:
         with self._alone():
             await asyncio.to_thread(self._state.refresh)
             if self._library:
-                await asyncio.to_thread(self._library.install)
+                await asyncio.to_thread(_install, self._library)
             machine = await self._machine()
             plugin = Plugin(machine, self._find, self._metrics)
             server = KubeletServer(
@@ -185,7 +187,7 @@ class Agent:
             lock=self._settings.plugin_directory / "claims.lock",
         )
         if recovery.is_news:
-            await asyncio.to_thread(claims.persist)
+            await asyncio.to_thread(_persist, claims)
         await self._tell(recovery)
         for name in await asyncio.to_thread(claims.remove_orphans):
             _log.warning("file of an unknown claim removed: %s", name)
@@ -211,18 +213,19 @@ class Agent:
     @contextlib.asynccontextmanager
     async def _background(self, machine: Machine) -> AsyncIterator[None]:
         """Publish, look at the cards and reconcile, as long as the body runs."""
+        parts: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+            ("publishing", self._publisher.run),
+            ("looking at cards", lambda: self._look_at_cards(machine)),
+        ]
+        if isinstance(machine, Claims):
+            parts.append(("comparing claims", Reconciler(machine, self._find_record).run))
+            self._metrics.claims.set_function(lambda: len(machine.records()))
+            if self._library and processes.sees_all():
+                measure = self._backend.processes if self._backend.is_measurable else None
+                feeder = feed.Feeder(measure)
+                parts.append(("measuring", lambda: feed.keep_feeding(feeder, machine.fed)))
         async with asyncio.TaskGroup() as tasks:
-            running = [
-                tasks.create_task(self._publisher.run()),
-                tasks.create_task(self._look_at_cards(machine)),
-            ]
-            if isinstance(machine, Claims):
-                running.append(tasks.create_task(Reconciler(machine, self._find_record).run()))
-                self._metrics.claims.set_function(lambda: len(machine.records()))
-                if self._library and processes.sees_all():
-                    measure = self._backend.processes if self._backend.is_measurable else None
-                    feeder = feed.Feeder(measure)
-                    running.append(tasks.create_task(feed.keep_feeding(feeder, machine.fed)))
+            running = [tasks.create_task(kept_up(name, run)) for name, run in parts]
             try:
                 yield
             finally:
@@ -250,7 +253,11 @@ class Agent:
         if server.refusal:
             registered = f"the kubelet refused the plugin: {server.refusal}"
         published = "" if self._publisher.is_published else "the slice is not published"
-        troubles = {kind.value: text for kind, text in self._troubles.current().items()}
+        troubles = {
+            kind.value: text
+            for kind, text in self._troubles.current().items()
+            if kind not in HARMLESS
+        }
         return {"registration": registered, "slice": published, **troubles}
 
     async def _look_at_cards(self, machine: Machine) -> None:
@@ -278,8 +285,12 @@ class Agent:
     def _remove_libraries(self, machine: Machine) -> None:
         if self._library is None or not isinstance(machine, Claims):
             return
-        used = {record.library for record in machine.records().values()}
-        for digest in self._library.remove_unused(used):
+        try:
+            removed = machine.with_libraries(self._library.remove_unused)
+        except (OSError, PrepareError) as error:
+            _log.info("libraries that no claim has are not removed: %s", error)
+            return
+        for digest in removed or ():
             _log.info("library that no claim has removed: %s", digest)
 
     async def _find(self, claim: ClaimReference) -> Json | None:
@@ -287,6 +298,30 @@ class Agent:
 
     async def _find_record(self, record: Record) -> Json | None:
         return await find_claim(self._session, record.namespace, record.name, record.uid)
+
+
+def _install(library: Library) -> None:
+    """Have the library on the node, at the latest when a claim needs it.
+
+    A full disk must not keep an agent away, whom pods need to end and so to make room.
+
+    Raises:
+        OSError: if there is no such library.
+    """
+    try:
+        library.install()
+    except OSError as error:
+        if not library.digest:
+            raise
+        _log.warning("the native library could not be written yet: %s", error)
+
+
+def _persist(claims: Claims) -> None:
+    """Write down what is remembered, or leave it to the next claim, as on a full disk."""
+    try:
+        claims.persist()
+    except OSError as error:
+        _log.warning("what is remembered could not be written down yet: %s", error)
 
 
 def _boot_id(path: Path = BOOT_ID) -> str:

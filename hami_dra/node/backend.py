@@ -17,6 +17,10 @@ FindEdits: TypeAlias = Callable[[Sequence[Card]], NodeEdits]
 """Find out what containers need to use cards, or raise a `BackendError`."""
 
 
+UNREADABLE: Final = "unreadable"
+"""Code of the trouble of a card that does not answer."""
+
+
 class BackendError(Exception):
     """The cards cannot be found or used; the text says why and what to do."""
 

@@ -137,8 +137,9 @@ class Checkpoint:
         Raises:
             OSError: if the disk refuses.
         """
-        for name in (PREVIOUS, NAME):
-            self._files.remove(self._directory / name)
+        current = self._directory / NAME
+        for path in (self._files.temporary(current), self._directory / PREVIOUS, current):
+            self._files.remove(path)
 
     def _quarantine(self, name: str, error: DamagedError) -> str:
         """Keep a damaged file for whoever wants to know, out of the way of the next one."""

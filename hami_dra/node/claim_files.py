@@ -1,8 +1,9 @@
 """The files of claims: the CDI file for the runtime, and what containers are given of ours."""
 
+import logging
 import operator
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -22,6 +23,8 @@ from hami_dra.node.share import CardLimit, Share, card_limits
 _MIB: Final = 2**20
 _ALL_CORES: Final = 100
 _WHOLE: Final = (CONTROL_BYTES, USAGE_BYTES)
+
+_log = logging.getLogger(__name__)
 
 
 class ClaimFiles:
@@ -49,9 +52,9 @@ class ClaimFiles:
         Raises:
             PrepareError: if that is not possible.
         """
-        spec = self._spec(record)
         path = self._directories.spec(record.uid)
         try:
+            spec = self._spec(record)
             if anew or self._sizes(record.uid) != _WHOLE:
                 self._make(record, spec.limits)
             if anew or read(path) != spec.text:
@@ -96,21 +99,27 @@ class ClaimFiles:
     def remove_orphans(self, known: Collection[str]) -> tuple[str, ...]:
         """Remove the files of all claims but these, and of writes that never ended.
 
+        What the disk does not let go stays: it must not keep an agent from its work.
+
         Raises:
-            OSError: if the disk refuses.
+            OSError: if the directories cannot be read.
         """
-        removed: list[str] = []
-        for path in _entries(self._directories.cdi):
-            name = path.name
-            uid = cdi.claim_uid(without_temporary(name))
-            if uid is not None and (is_temporary(name) or uid not in known):
-                self._files.remove(path)
-                removed.append(name)
-        for path in _entries(self._directories.claims):
-            if path.name not in known:
-                self._files.remove_tree(path)
-                removed.append(path.name)
-        return tuple(removed)
+        found = [
+            (path, self._files.remove)
+            for path in _entries(self._directories.cdi)
+            if self._is_orphan(path.name, known)
+        ]
+        found += [
+            (path, self._files.remove_tree)
+            for path in _entries(self._directories.claims)
+            if path.name not in known
+        ]
+        return tuple(path.name for path, remove in found if _is_gone(path, remove))
+
+    @staticmethod
+    def _is_orphan(name: str, known: Collection[str]) -> bool:
+        uid = cdi.claim_uid(without_temporary(name))
+        return uid is not None and (is_temporary(name) or uid not in known)
 
     def _spec(self, record: Record) -> "_Spec":
         """Return what the CDI file must say; rendered anew only when something changed."""
@@ -194,6 +203,15 @@ def _device_limit(limit: CardLimit) -> DeviceLimit:
         memory_bytes=limit.memory_mib * _MIB,
         core_percent=min(limit.cores, _ALL_CORES),
     )
+
+
+def _is_gone(path: Path, remove: Callable[[Path], None]) -> bool:
+    try:
+        remove(path)
+    except OSError as error:
+        _log.warning("file of an unknown claim not removed: %s", error)
+        return False
+    return True
 
 
 def _size(path: str) -> int | None:

@@ -11,7 +11,7 @@ that come together share the writes of the checkpoint (`hami_dra.node.work`).
 import logging
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
@@ -145,14 +145,19 @@ class Claims:
         if record.state is State.PREPARED:
             self._files.have(record)
             return record.shares
+        is_held = False
         try:
             yield
-            self._files.have(record, anew=True)
-            self._remember(replace(record, state=State.PREPARED))
-            yield
+            if is_held := self._holds(record):
+                self._files.have(record, anew=True)
+                self._remember(replace(record, state=State.PREPARED))
+                yield
         except (OSError, PrepareError) as error:
             yield from self._undoing(record)
             raise sentence(error) from error
+        if not is_held:
+            # Whoever asked has given up: the kubelet unprepares only what it does not wait for.
+            raise PrepareError("the claim was unprepared or allocated anew while it was prepared")
         return record.shares
 
     def unpreparing(self, uid: str) -> Work[None]:
@@ -190,6 +195,22 @@ class Claims:
         """Remove files of claims that are not remembered; return their names."""
         with self._turns.turn():
             return self._files.remove_orphans(self.records().keys() | self._unreadable.keys())
+
+    def with_libraries(self, do: Callable[[Collection[str]], T]) -> T | None:
+        """Do something about the libraries that claims have, while nobody prepares a claim.
+
+        Returns:
+            What it returned; None if it was not done, as what some claim has cannot be read.
+
+        Raises:
+            OSError: if the disk refuses.
+            PrepareError: if a newer release has taken over the checkpoint.
+        """
+        with self._turns.turn():
+            # Only now is it known what another agent of this node has prepared.
+            if self._unreadable:
+                return None
+            return do({record.library for record in self.records().values()})
 
     def persist(self) -> None:
         """Write down what is remembered, as after it was pieced together.
@@ -236,6 +257,12 @@ class Claims:
                 self._books.put(record)
                 self._unreadable.pop(uid, None)
         return record
+
+    def _holds(self, record: Record) -> bool:
+        """Tell whether a claim still holds what was reserved for it."""
+        with self._mutex:
+            found = self._books.get(record.uid)
+        return found is not None and found.shares == record.shares
 
     def _remember(self, record: Record) -> None:
         with self._mutex:

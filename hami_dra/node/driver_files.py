@@ -26,6 +26,7 @@ _COMPUTE: Final = (
 _PROGRAMS: Final = ("usr/bin/nvidia-smi", "bin/nvidia-smi")
 _SOCKET: Final = "run/nvidia-persistenced/socket"
 _CONTROL_NODES: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+_NEEDED_NODES: Final = _CONTROL_NODES[:2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +36,27 @@ class DriverRoot:
     Attributes:
         here: its root as this process sees it.
         host: the same directory as the container runtime sees it.
+        devices: where the host's device nodes show; the driver's root may have none.
     """
 
     here: Path
     host: Path
+    devices: Path = Path("/dev")
 
     def edits(self, cards: Sequence[Card]) -> NodeEdits:
         """List what containers need.
 
         Raises:
-            BackendError: if the driver's libraries are not below this root.
+            BackendError: if the driver's libraries are not below this root, or a device node is
+                missing without which nobody can compute.
         """
+        try:
+            return self._edits(cards)
+        except OSError as error:
+            # As while the driver is installed.
+            raise BackendError(f"the driver's files cannot be read: {error}") from error
+
+    def _edits(self, cards: Sequence[Card]) -> NodeEdits:
         version = next((card.driver_version for card in cards), "")
         libraries = self._libraries(version)
         directories = _where_loaders_look()
@@ -56,7 +67,12 @@ class DriverRoot:
         ]
         mounts += [self._mount(path, f"/usr/bin/{path.name}") for path in self._programs()]
         mounts += [self._mount(path, f"/{path.relative_to(self.here)}") for path in self._others()]
-        nodes = [self._node(name) for name in _CONTROL_NODES if self._is_there(f"dev/{name}")]
+        nodes = [self._node(name) for name in _CONTROL_NODES if self._has_node(name)]
+        if missing := [name for name in _NEEDED_NODES if self._node(name) not in nodes]:
+            raise BackendError(
+                f"found no device node {', '.join(missing)} in {self.devices}, expected those of"
+                " the driver's modules: load them on the node with `nvidia-modprobe -c0 -u`"
+            )
         return NodeEdits(
             common={"mounts": mounts, "deviceNodes": nodes},
             cards={
@@ -109,6 +125,9 @@ class DriverRoot:
         yield from sorted((self.here / "lib/firmware/nvidia").glob("*/gsp*.bin"))
         if self._is_there(_SOCKET):
             yield self.here / _SOCKET
+
+    def _has_node(self, name: str) -> bool:
+        return (self.devices / name).exists() or self._is_there(f"dev/{name}")
 
     def _is_there(self, name: str) -> bool:
         return (self.here / name).exists()

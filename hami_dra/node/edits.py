@@ -5,6 +5,7 @@ stay. Its spec is taken apart: what all cards share, and what one card needs.
 """
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ _TIME_S: Final = 60
 _KIND: Final = "nvidia.com/gpu"
 _SPECS: Final = ("etc/cdi/nvidia.yaml", "etc/cdi/nvidia.json", "var/run/cdi/nvidia.yaml")
 _ALL: Final = "all"
+_TIME_OF_LINE: Final = re.compile(r'time="[^"]*" ?')
 # What CDI 0.5.0 knows; a runtime refuses a whole file for one unknown field.
 _FIELDS: Final = {
     "deviceNodes": frozenset(
@@ -48,11 +50,17 @@ def from_toolkit(cards: Sequence[Card], *, tool: str = TOOL) -> NodeEdits:
         )
     argv = [program, "cdi", "generate", "--format=json", "--device-name-strategy=uuid"]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_TIME_S, check=False)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", timeout=_TIME_S, check=False
+        )
     except subprocess.TimeoutExpired as error:
         raise BackendError(f"{tool} did not answer within {_TIME_S} s") from error
+    except OSError as error:
+        raise BackendError(f"{tool} cannot be run: {error}") from error
     if done.returncode:
-        raise BackendError(f"{tool} cdi generate failed: {done.stderr.strip()[-500:]}")
+        # Without the time, the same failure is the same trouble and told once.
+        text = _TIME_OF_LINE.sub("", done.stderr).strip()
+        raise BackendError(f"{tool} cdi generate failed: {text[-500:]}")
     try:
         spec = json.loads(done.stdout)
     except ValueError as error:
@@ -71,7 +79,7 @@ def from_host(cards: Sequence[Card], *, root: Path = Path("/")) -> NodeEdits:
             continue
         try:
             spec = YAML(typ="safe", pure=True).load(path.read_text())
-        except (OSError, UnicodeError, YAMLError) as error:
+        except (OSError, ValueError, RecursionError, YAMLError) as error:
             raise BackendError(f"{path} cannot be read: {error}") from error
         edits = take_apart(spec, cards, str(path))
         _refuse_stale(edits, cards, path)
@@ -106,6 +114,13 @@ def take_apart(spec: object, cards: Sequence[Card], source: str) -> NodeEdits:
     """
     if not isinstance(spec, dict) or spec.get("kind") != _KIND:
         raise BackendError(f"{source} is no CDI spec of kind {_KIND}")
+    try:
+        return _split(spec, cards, source)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BackendError(f"{source} has another form than a CDI spec: {error}") from error
+
+
+def _split(spec: Json, cards: Sequence[Card], source: str) -> NodeEdits:
     devices = {
         str(device.get("name")): device.get("containerEdits") or {}
         for device in spec.get("devices") or ()

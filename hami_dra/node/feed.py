@@ -58,15 +58,10 @@ class Fed:
 
 async def keep_feeding(feeder: "Feeder", claims: Callable[[], Sequence[Fed]]) -> None:
     """Feed until cancelled, often while somebody computes."""
-    problem = ""
     while True:
-        is_busy, before = False, problem
-        try:
-            is_busy = await asyncio.to_thread(lambda: feeder.feed(claims()))
-            problem = ""
-        except BackendError as error:
-            problem = str(error)
-        if problem != before:
+        before = feeder.problem
+        is_busy = await asyncio.to_thread(lambda: feeder.feed(claims()))
+        if (problem := feeder.problem) != before:
             _log.info("claims are not told what their processes do: %s", problem or "now they are")
         await asyncio.sleep(_BUSY_S if is_busy else _CALM_S)
 
@@ -79,6 +74,9 @@ class Feeder:
         proc: where the node's processes show.
         clock_ns: CLOCK_MONOTONIC, which containers share.
         now: seconds of any clock, by which looks at all processes of the node are spread.
+
+    Attributes:
+        problem: why cards did not tell of processes the last time; empty when all did.
     """
 
     def __init__(
@@ -95,34 +93,27 @@ class Feeder:
         self._now = now
         self._spent_ns: dict[tuple[Path, str], int] = {}
         self._hidden: frozenset[int] = frozenset()
+        self._is_told_of_hidden = False
         self._ended: dict[Path, Mapping[int, ProcessUsage]] = {}
         self._gone: set[_Identity] = set()
         self._looked_for: frozenset[Name] = frozenset()
         self._looked_at = 0.0
+        self.problem = ""
 
     def feed(self, claims: Iterable[Fed]) -> bool:
         """Write into each claim what its processes did; return whether any did something.
 
-        Raises:
-            BackendError: if the driver cannot tell of processes; only who ended is written then.
+        Of claims with a card that does not tell of processes, only who ended is written.
         """
         claims = tuple(claims)
         self._forget_all_but({claim.directory for claim in claims})
         busy = [_Busy(claim, found) for claim in claims if (found := _living(claim))]
-        measured: _Measured = {}
-        hosts: Mapping[Name, Host] = {}
-        problem: BackendError | None = None
-        try:
-            measured = self._measured(busy)
-            hosts, hidden = processes.find(self._proc, _pids(measured))
-            self._tell_hidden(hidden)
-        except BackendError as error:
-            problem = error
+        measured = self._measured(busy)
+        hosts, hidden = processes.find(self._proc, _pids(measured))
+        self._tell_hidden(hidden)
         self._look_for_ends(busy, hosts)
         for each in busy:
             self._write(each, measured, hosts)
-        if problem is not None:
-            raise problem
         return any(done.busy_ns for pids in measured.values() for done in pids.values())
 
     def _forget_all_but(self, kept: Collection[Path]) -> None:
@@ -133,8 +124,16 @@ class Feeder:
         """Ask the driver about the cards of claims; of none where there is no driver."""
         if self._measure is None:
             return {}
-        uuids = {uuid for each in busy for uuid in each.uuids}
-        return {uuid: self._measure(uuid) for uuid in sorted(uuids)}
+        found: dict[str, Mapping[int, Measured]] = {}
+        problems: list[str] = []
+        for uuid in sorted({uuid for each in busy for uuid in each.uuids}):
+            try:
+                found[uuid] = self._measure(uuid)
+            except BackendError as error:
+                # One card's trouble is no other's.
+                problems.append(str(error))
+        self.problem = "; ".join(problems)
+        return found
 
     def _look_for_ends(self, busy: Iterable["_Busy"], hosts: Mapping[Name, Host]) -> None:
         """Look for those that hold nothing of a card and may have ended."""
@@ -190,7 +189,8 @@ class Feeder:
             self._spent_ns[key] = self._spent_ns.get(key, 0) + spent
 
     def _tell_hidden(self, hidden: frozenset[int]) -> None:
-        if hidden - self._hidden:
+        if hidden and not self._is_told_of_hidden:
+            self._is_told_of_hidden = True
             _log.warning(
                 "found no right to look at the processes %s, expected the capability SYS_PTRACE:"
                 " claims of their cards are not told what their processes do",

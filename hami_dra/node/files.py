@@ -62,21 +62,30 @@ class Files:
         Raises:
             OSError: if the disk is full or read-only, with the file as it was.
         """
-        with self._replacing(path) as temporary:
-            if _has_one_name(previous):
-                self.step(f"rename {previous.name}")
-                previous.replace(temporary)
-            self.step(f"write {path.name}")
-            _write(temporary, content, mode)
-            if path.exists():
-                self.step(f"link {previous.name}")
-                previous.unlink(missing_ok=True)
-                previous.hardlink_to(path)
+        temporary = self.temporary(path)
+        if _has_one_name(previous):
+            self.step(f"rename {previous.name}")
+            previous.replace(temporary)
+        self.step(f"write {path.name}")
+        # What fails here stays, with the blocks that it has: what is less fits into them when the
+        # disk is full, and nobody else can take them.
+        _write(temporary, content, mode)
+        if path.exists():
+            self.step(f"link {previous.name}")
+            previous.unlink(missing_ok=True)
+            previous.hardlink_to(path)
+        self.step(f"rename {path.name}")
+        temporary.replace(path)
+
+    @staticmethod
+    def temporary(path: Path) -> Path:
+        """Return the name under which a file is written."""
+        return Path(f"{path.parent}/{_TEMPORARY}{path.name}")
 
     @contextlib.contextmanager
     def _replacing(self, path: Path) -> Iterator[Path]:
         """Lend a name for what becomes this file at the end, or goes with an OSError."""
-        temporary = Path(f"{path.parent}/{_TEMPORARY}{path.name}")
+        temporary = self.temporary(path)
         try:
             yield temporary
             self.step(f"rename {path.name}")

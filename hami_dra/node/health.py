@@ -30,6 +30,7 @@ class HealthBoard:
         self._resend_s = resend_s
         self._troubles: dict[str, str] = {}
         self._news = asyncio.Event()
+        self._is_closed = False
 
     def show(self, devices: Iterable[tuple[str, str]]) -> None:
         """Replace the list.
@@ -40,8 +41,16 @@ class HealthBoard:
         troubles = dict(devices)
         if troubles != self._troubles:
             self._troubles = troubles
-            self._news.set()
-            self._news = asyncio.Event()
+            self._tell()
+
+    def close(self) -> None:
+        """End every stream, which a server that stops would wait for and which else never end."""
+        self._is_closed = True
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
 
     def now(self) -> tuple[DeviceHealth, ...]:
         """Return the complete list, as of now."""
@@ -59,7 +68,7 @@ class HealthBoard:
 
     async def stream(self) -> AsyncIterator[tuple[DeviceHealth, ...]]:
         """Yield the complete list at once, after every change and before it goes stale."""
-        while True:
+        while not self._is_closed:
             news = self._news
             yield self.now()
             try:

@@ -11,7 +11,7 @@ from typing import Final
 
 from hami_dra.node.allocation import PrepareError
 from hami_dra.node.cdi import Mount
-from hami_dra.node.files import Files
+from hami_dra.node.files import Files, read
 
 IN_CONTAINER: Final = "/usr/local/vgpu/libvgpu.so"
 """Where containers see the library; HAMi's own path."""
@@ -43,18 +43,22 @@ class Library:
     def install(self) -> None:
         """Have the version on the host that new claims get.
 
+        Its digest is known from then on, even if it could not be written: without it on the host
+        claims are refused, and with none they would run without limits.
+
         Raises:
             OSError: if it cannot be read or written.
         """
         content = self._source.read_bytes()
-        digest = hashlib.sha256(content).hexdigest()
+        self.digest = digest = hashlib.sha256(content).hexdigest()
         home = self._directory / digest
         self._directory.mkdir(mode=0o755, exist_ok=True)
         self._files.make_directory(home)
         for name, wanted in ((_LIST, f"{IN_CONTAINER}\n".encode()), (_LIBRARY, content)):
-            if not (home / name).exists():
+            # After a power cut a file may be there without its content, and a library that cannot
+            # be loaded is passed over: containers would run without limits.
+            if read(home / name) != wanted:
                 self._files.write(home / name, wanted, mode=0o644)
-        self.digest = digest
 
     def mounts(self, digest: str) -> Sequence[Mount]:
         """Return what brings a version into a container.

@@ -2,17 +2,22 @@
 
 import threading
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from hami_dra.migration import Json
 from hami_dra.node.allocation import PrepareError
-from hami_dra.node.backend import Backend, BackendError, CardTrouble
+from hami_dra.node.backend import UNREADABLE, Backend, BackendError, CardTrouble
 from hami_dra.node.cdi import Mount, NodeEdits
 from hami_dra.node.devices import device_name, resource_slice
 from hami_dra.node.inventory import Card
 from hami_dra.node.library import Library
 from hami_dra.node.prepare import Node
 from hami_dra.node.strictness import USUAL, Strictness
+from hami_dra.patience import HangsError, Patience
+
+HANGS_S: Final = 20.0
+"""Seconds until a driver that does not answer counts as one that hangs. Cards without persistence
+mode take most of that to begin; a starting agent must be there before its probes give it up."""
 
 _Found: TypeAlias = tuple[tuple[Card, ...], dict[str, CardTrouble], NodeEdits | None, str]
 
@@ -27,6 +32,7 @@ class NodeState:
         split_count: how many tenants a card may have.
         library: the native library; None for none.
         strictness: how strictly claims are held to their limits that wish for nothing.
+        hangs_s: see `HANGS_S`.
     """
 
     def __init__(
@@ -38,6 +44,7 @@ class NodeState:
         split_count: int,
         library: Library | None = None,
         strictness: Strictness = USUAL,
+        hangs_s: float = HANGS_S,
     ) -> None:
         self._backend = backend
         self._library = library
@@ -51,6 +58,7 @@ class NodeState:
         self._troubles: dict[str, CardTrouble] = {}
         self._edits: NodeEdits | None = None
         self._problem = ""
+        self._patience = Patience(self._look, hangs_s)
 
     @property
     def problem(self) -> str:
@@ -58,19 +66,32 @@ class NodeState:
         return self._problem
 
     def refresh(self) -> bool:
-        """Look at the cards again; return whether anything changed. Blocks."""
+        """Look at the cards again; return whether anything changed. Blocks, but not for ever."""
         before: _Found = (self._order, self._troubles, self._edits, self._problem)
         try:
-            found = tuple(self._backend.cards()), dict(self._backend.troubles())
-            after: _Found = (*found, self._backend.edits(), "")
-        except BackendError as error:
-            # Prepared claims keep their cards: what cannot be asked now is not gone.
-            after = (*before[:3], str(error))
+            after = self._patience.ask()
+        except HangsError as error:
+            after = _silent(before, f"the driver hangs: {error}; if that lasts, reboot the node")
         with self._lock:
             self._order, self._troubles, self._edits, self._problem = after
             by_uuid = {card.uuid: card for card in self._order}
             self._node = Node(self._name, self._driver, by_uuid, self._split_count)
         return before != after
+
+    def _look(self) -> _Found:
+        """Look at the cards, and then for what containers need; a failure of one is only its own.
+
+        What cannot be asked now is not gone: prepared claims keep their cards.
+        """
+        before: _Found = (self._order, self._troubles, self._edits, self._problem)
+        try:
+            cards, troubles = tuple(self._backend.cards()), dict(self._backend.troubles())
+        except BackendError as error:
+            return _silent(before, str(error))
+        try:
+            return cards, troubles, self._backend.edits(), ""
+        except BackendError as error:
+            return cards, troubles, self._edits, str(error)
 
     def node(self) -> Node:
         """Return the cards that can be prepared now."""
@@ -110,9 +131,9 @@ class NodeState:
         return self._library.mounts(digest)
 
     def slice(self, node_uid: str) -> Json:
-        """Build the slice to publish."""
+        """Build the slice to publish: no card before it is known what containers need."""
         return resource_slice(
-            self._order,
+            () if self._edits is None else self._order,
             node=self._name,
             node_uid=node_uid,
             driver=self._driver,
@@ -128,3 +149,11 @@ class NodeState:
                 for card in self._order
                 for wrong in [self._troubles.get(card.uuid)]
             )
+
+
+def _silent(before: _Found, problem: str) -> _Found:
+    """Keep what is known of cards that cannot be asked now, and give none of them to new pods."""
+    cards, troubles, edits, _ = before
+    known = {uuid: trouble for uuid, trouble in troubles.items() if trouble.code != UNREADABLE}
+    silent = {card.uuid: CardTrouble(UNREADABLE, problem) for card in cards}
+    return cards, {**silent, **known}, edits, problem

@@ -4,6 +4,7 @@ NVML is loaded and asked in whatever thread calls; its answers may take long. Wh
 asked now is an error that says so, never a node without cards.
 """
 
+import contextlib
 import importlib
 import logging
 import threading
@@ -11,13 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from hami_dra.node.backend import BackendError, CardTrouble, FindEdits
+from hami_dra.node.backend import UNREADABLE, BackendError, CardTrouble, FindEdits
 from hami_dra.node.cdi import NodeEdits
 from hami_dra.node.inventory import Card
 from hami_dra.node.meter import Measured, Meter
 
 _PCI: Final = Path("sys/bus/pci/devices")
 _WAIT_MS: Final = 5000
+_PATIENCE_S: Final = 1.0
 _GOOD_LOOKS: Final = 2
 """Good looks at a card, one after another, after which it counts as recovered."""
 
@@ -80,7 +82,13 @@ class NvmlCards:
         self._cards: tuple[Card, ...] = ()
         self._failed: dict[str, CardTrouble] = {}
         self._good_looks: dict[str, int] = {}
+        # Cards of which no event can be had, and partitioned ones that were told of.
+        self._deaf: set[str] = set()
+        self._partitioned: set[str] = set()
         self._watcher: threading.Thread | None = None
+        self._is_ending = threading.Event()
+        # Apart from the other one, which is held while the thread that listens is waited for.
+        self._failures = threading.Lock()
 
     def cards(self) -> Sequence[Card]:
         """Return the cards in the order of their bus, which is CUDA's.
@@ -103,8 +111,11 @@ class NvmlCards:
         """Return what is wrong with cards, by UUID; a card recovers after two good looks."""
         with self._lock:
             for card in self._cards:
-                self._look(card.uuid)
-            return dict(self._failed)
+                trouble = self._trouble(card.uuid)
+                with self._failures:
+                    self._judge(card.uuid, trouble)
+            with self._failures:
+                return dict(self._failed)
 
     def edits(self) -> NodeEdits:
         """Return what containers need to use the cards.
@@ -120,23 +131,25 @@ class NvmlCards:
         Raises:
             BackendError: if the driver does not tell, as for partitioned cards.
         """
-        with self._lock:
-            try:
-                return self._meter.measure(uuid)
-            except self._nvml.NVMLError as error:
-                raise BackendError(f"card {uuid} does not tell of processes: {error}") from error
+        if not self._lock.acquire(timeout=_PATIENCE_S):
+            raise BackendError(f"card {uuid} does not tell of processes: the driver is busy")
+        try:
+            return self._meter.measure(uuid)
+        except self._nvml.NVMLError as error:
+            raise BackendError(f"card {uuid} does not tell of processes: {error}") from error
+        finally:
+            self._lock.release()
 
     def note_xid(self, uuid: str, xid: int) -> None:
         """Take in an error that the driver reported of a card."""
         if xid in _APPLICATION_XIDS:
             _log.info("XID %d on %s, caused by an application", xid, uuid)
             return
-        with self._lock:
+        with self._failures:
             self._fail(uuid, CardTrouble(f"xid-{xid}", f"the driver reported XID {xid}"))
 
-    def _look(self, uuid: str) -> None:
-        """Look at one card, and count good looks at one that had failed."""
-        trouble = self._trouble(uuid)
+    def _judge(self, uuid: str, trouble: CardTrouble | None) -> None:
+        """Take in what is wrong with a card now, and count good looks at one that had failed."""
         if trouble is not None:
             self._fail(uuid, trouble)
         elif uuid in self._failed:
@@ -160,7 +173,7 @@ class NvmlCards:
         except nvml.NVMLError_GpuIsLost:
             return CardTrouble("lost", "the card has fallen off the bus; reboot the node")
         except nvml.NVMLError as error:
-            return CardTrouble("unreadable", f"the card does not answer: {error}")
+            return CardTrouble(UNREADABLE, f"the card does not answer: {error}")
         action = self._recovery_action(handle)
         if action in (None, nvml.NVML_GPU_RECOVERY_ACTION_NONE):
             return None
@@ -184,6 +197,7 @@ class NvmlCards:
         """Forget NVML, so that the next look begins anew: the driver may have been reloaded."""
         if self._is_open:
             self._is_open = False
+            self._end_listening()
             try:
                 self._nvml.nvmlShutdown()
             except self._nvml.NVMLError as error:
@@ -193,22 +207,30 @@ class NvmlCards:
         """Return the cards that answer, and those that did before and do not now."""
         found: list[Card] = []
         errors: list[Exception] = []
+        partitioned: set[str] = set()
         for index in range(self._nvml.nvmlDeviceGetCount()):
             try:
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
                 if self._is_partitioned(handle):
-                    _log.warning("card %d is partitioned (MIG) and is not shared out", index)
+                    partitioned.add(_text(self._nvml.nvmlDeviceGetUUID(handle)))
                 else:
                     found.append(self._card(handle))
             except self._nvml.NVMLError as error:
                 # One card's trouble is no other's; who has it still has it.
-                _log.info("card %d does not answer: %s", index, error)
+                _log.debug("card %d does not answer: %s", index, error)
                 errors.append(error)
-        answered = {card.uuid for card in found}
-        silent = [card for card in self._cards if card.uuid not in answered]
+        self._tell_partitioned(partitioned)
+        answered = {card.uuid for card in found} | partitioned
+        # Which of them is silent and which was taken out is not told; one that stays is not used.
+        silent = [card for card in self._cards if errors and card.uuid not in answered]
         if errors and not found and not silent:
             raise errors[0]
-        return [*found, *silent[: len(errors)]]
+        return [*found, *silent]
+
+    def _tell_partitioned(self, uuids: set[str]) -> None:
+        for uuid in sorted(uuids - self._partitioned):
+            _log.warning("card %s is partitioned (MIG) and is not shared out", uuid)
+        self._partitioned = uuids
 
     def _is_partitioned(self, handle: object) -> bool:
         try:
@@ -247,23 +269,50 @@ class NvmlCards:
 
     def _watch(self) -> None:
         """Listen for the driver's errors, in a thread that waits in NVML."""
+        if all(card.uuid in self._deaf for card in self._cards):
+            return
         if self._watcher is None or not self._watcher.is_alive():
+            self._is_ending.clear()
             self._watcher = threading.Thread(target=self._listen, name="nvml", daemon=True)
             self._watcher.start()
+
+    def _end_listening(self) -> None:
+        """Have nobody in NVML, which must not be shut down under a call."""
+        self._is_ending.set()
+        if self._watcher is not None:
+            self._watcher.join(2 * _WAIT_MS / 1000)
 
     def _listen(self) -> None:
         """Note errors until NVML ends; the next look at the cards begins to listen again."""
         nvml = self._nvml
+        events: object = None
         try:
             events = nvml.nvmlEventSetCreate()
-            uuids = [card.uuid for card in self._cards]
-            for uuid in uuids:
-                handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
-                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
-            while True:
+            heard: set[str] = set()
+            while not self._is_ending.is_set() and self._register(events, heard):
                 self._hear(events)
         except nvml.NVMLError as error:
             _log.info("no more events of cards: %s", error)
+        finally:
+            if events is not None:
+                with contextlib.suppress(nvml.NVMLError):
+                    nvml.nvmlEventSetFree(events)
+
+    def _register(self, events: object, heard: set[str]) -> bool:
+        """Listen to the cards that are not heard yet; tell whether any is."""
+        nvml = self._nvml
+        for uuid in [card.uuid for card in self._cards if card.uuid not in heard | self._deaf]:
+            try:
+                handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+            except nvml.NVMLError_NotSupported:
+                _log.info("card %s reports no errors; it is looked at now and then", uuid)
+                self._deaf.add(uuid)
+            except nvml.NVMLError as error:
+                _log.debug("card %s is not listened to: %s", uuid, error)
+            else:
+                heard.add(uuid)
+        return bool(heard)
 
     def _hear(self, events: object) -> None:
         nvml = self._nvml
@@ -286,6 +335,11 @@ def _why(nvml: Any, error: Exception) -> str:  # noqa: ANN401 - an untyped bindi
         return "NVIDIA's kernel driver is not loaded on this node: load it with `nvidia-smi`"
     if isinstance(error, nvml.NVMLError_NoPermission):
         return "NVML refuses this process: run the agent as root with access to /dev/nvidiactl"
+    if isinstance(error, nvml.NVMLError_LibRmVersionMismatch):
+        return (
+            "found libnvidia-ml.so.1 of another driver than the kernel's, as after an update:"
+            " delete the agent's pod, so that it gets the new one, or reboot the node"
+        )
     return f"NVML does not answer: {error}"
 
 

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from hami_dra.kube.errors import ApiError, UnreachableError
 from hami_dra.migration import Json
+from hami_dra.node.allocation import PrepareError
 from hami_dra.node.record import Record
 
 PERIOD_S: Final = 300.0
@@ -74,13 +75,22 @@ class Reconciler:
             for record in suspects
             if known.get(record.uid) == record and await self._gone(record)
         ]
-        for record in given_up:
-            _log.warning(
-                "claim given up: the API server does not have it, and no unprepare came",
-                extra={"fields": {"namespace": record.namespace, "claim": record.name}},
-            )
+        return tuple([record.title for record in given_up if await self._give_up(record)])
+
+    async def _give_up(self, record: Record) -> bool:
+        named: dict[str, object] = {"namespace": record.namespace, "claim": record.name}
+        try:
             await asyncio.to_thread(self._machine.unprepare, record.uid)
-        return tuple(record.title for record in given_up)
+        except (OSError, PrepareError) as error:
+            _log.warning(
+                "claim not given up, tried again later", extra={"fields": {**named, "error": error}}
+            )
+            return False
+        _log.warning(
+            "claim given up: the API server does not have it, and no unprepare came",
+            extra={"fields": named},
+        )
+        return True
 
     async def _gone(self, record: Record) -> bool:
         try:

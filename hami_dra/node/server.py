@@ -94,6 +94,7 @@ class KubeletServer:
         """Leave the kubelet's list, let calls in progress finish, and remove both sockets."""
         # The kubelet deregisters a plugin whose registration socket goes.
         self._remove(self._sockets.registration)
+        self._health.close()
         for server in reversed(self._servers):
             await server.stop(DRAIN_S)
         self._servers.clear()

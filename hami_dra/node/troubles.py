@@ -1,9 +1,13 @@
-"""What needs a person: in the log, in the node's events, in the metrics, and in readiness."""
+"""What needs a person: in the log, in the node's events and in the metrics.
+
+Readiness has what keeps the agent from its work. A card that fails does not: an agent that is not
+ready for it would keep the rolling update of all nodes, and an installation, waiting for that card.
+"""
 
 import logging
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from hami_dra.node.metrics import Metrics
 
@@ -23,6 +27,10 @@ class Trouble(StrEnum):
     NEWER_CHECKPOINT = "CheckpointFromNewerRelease"
     CARDS = "CardsNotFound"
     CARD = "CardUnhealthy"
+
+
+HARMLESS: Final = frozenset({Trouble.CARD, Trouble.CHECKPOINT, Trouble.FOREIGN_SLICE})
+"""What an agent works on with, and its successor would meet as well."""
 
 
 class Events(Protocol):

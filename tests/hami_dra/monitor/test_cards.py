@@ -8,9 +8,9 @@ import pytest
 
 from hami_dra.monitor import cards
 from hami_dra.monitor.cards import CardReading, CardsError, NvmlCards
-from hami_dra.monitor.patience import HangsError, Patience
 from hami_dra.monitor.settings import read
 from hami_dra.node.backend import BackendError
+from hami_dra.patience import HangsError, Patience
 from tests.hami_dra.monitor.world import FakeCards, World, by, series
 from tests.hami_dra.node.fake_nvml import FakeCard, FakeNvml, pynvml
 

@@ -148,3 +148,18 @@ def test_there_are_no_more_threads_than_connections(pages: Pages) -> None:
             each.close()
         until(lambda: threading.active_count() == before, what="there is room again")
         assert asked(server.port, "/healthz")[0] == 200
+
+
+def test_a_client_that_does_not_take_its_answer_fills_no_log(
+    problems: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    pages = Pages(CollectorRegistry(), lambda: "x" * (64 * 2**20), lambda: problems)
+    before = threading.active_count()
+    with serving(pages, request_s=0.2) as server, socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect((LOOPBACK, server.port))
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        until(lambda: threading.active_count() > before + 1, what="it is being answered")
+        until(lambda: threading.active_count() == before + 1, what="it was given up")
+
+    assert capfd.readouterr().err == ""

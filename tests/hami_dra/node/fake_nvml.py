@@ -2,6 +2,8 @@
 
 import importlib
 import queue
+import threading
+import time
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -37,12 +39,24 @@ class FakeNvml:
         found: the cards.
         broken: the error that every call raises, if any.
         events: errors of cards, as (card, XID).
+        opened: how often it was opened.
+        made: sets of events that were made.
+        sets: of these, the ones that were not freed.
+        driver: version.
+        hangs: while set, nothing is answered.
+        cut: how often it was shut down under a call that waited.
     """
 
     found: list[FakeCard]
     broken: type[Exception] | None = None
     events: "queue.Queue[tuple[FakeCard, int] | None]" = field(default_factory=queue.Queue)
     opened: int = 0
+    made: int = 0
+    sets: int = 0
+    waiting: int = 0
+    cut: int = 0
+    hangs: threading.Event = field(default_factory=threading.Event)
+    driver: str = "535.54.03"
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - constants and errors
         if name.startswith("nvml") and not name.startswith("nvmlEventType"):
@@ -50,6 +64,8 @@ class FakeNvml:
         return getattr(pynvml, name)
 
     def _answer(self) -> None:
+        while self.hangs.is_set():
+            time.sleep(0.01)
         if self.broken is not None:
             raise self.broken
 
@@ -60,6 +76,7 @@ class FakeNvml:
 
     def nvmlShutdown(self) -> None:  # noqa: N802
         """Close."""
+        self.cut += self.waiting
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802
         """Count."""
@@ -118,8 +135,15 @@ class FakeNvml:
             raise pynvml.NVMLError(card.refuses[what])
 
     def nvmlDeviceGetComputeRunningProcesses(self, card: FakeCard) -> list[Any]:  # noqa: N802
-        """Processes with a context, and what they hold."""
+        """Processes with a context, and what they hold; the binding asks as since driver 510."""
         self._answer()
+        if int(self.driver.partition(".")[0]) < 510:
+            raise pynvml.NVMLLibraryMismatchError("Unversioned function called")
+        return self.nvmlDeviceGetComputeRunningProcesses_v2(card)
+
+    def nvmlDeviceGetComputeRunningProcesses_v2(self, card: FakeCard) -> list[Any]:  # noqa: N802
+        """Answer as before driver 510."""
+        self._refuse(card, "processes")
         return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in card.used.items()]
 
     def nvmlDeviceGetProcessUtilization(self, card: FakeCard, since: int) -> list[Any]:  # noqa: N802
@@ -139,7 +163,7 @@ class FakeNvml:
 
     def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802
         """Version of the driver."""
-        return "535.54.03"
+        return self.driver
 
     def nvmlSystemGetCudaDriverVersion_v2(self) -> int:  # noqa: N802
         """Version of CUDA."""
@@ -162,17 +186,34 @@ class FakeNvml:
         value = SimpleNamespace(uiVal=card.recovery_action)
         return [SimpleNamespace(nvmlReturn=0, value=value)]
 
-    def nvmlEventSetCreate(self) -> object:  # noqa: N802
+    def nvmlEventSetCreate(self) -> set[str]:  # noqa: N802
         """Make a set of events."""
-        return object()
+        self.made += 1
+        self.sets += 1
+        return set()
 
-    def nvmlDeviceRegisterEvents(self, *_: object) -> None:  # noqa: N802
+    def nvmlEventSetFree(self, _: set[str]) -> None:  # noqa: N802
+        """Free a set of events."""
+        self.sets -= 1
+
+    def nvmlDeviceRegisterEvents(self, card: FakeCard, _: int, events: set[str]) -> None:  # noqa: N802
         """Listen."""
+        self._refuse(card, "events")
+        events.add(card.uuid)
 
-    def nvmlEventSetWait_v2(self, *_: object) -> SimpleNamespace:  # noqa: N802
-        """Wait for an event; None ends NVML."""
-        event = self.events.get()
+    def nvmlEventSetWait_v2(self, events: set[str], _: int) -> SimpleNamespace:  # noqa: N802
+        """Wait for an event, not for long; None ends NVML."""
+        self.waiting += 1
+        try:
+            event = self.events.get(timeout=0.02)
+        except queue.Empty:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT) from None
+        finally:
+            self.waiting -= 1
         if event is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
         card, xid = event
+        if card.uuid not in events:  # nobody asked for it yet
+            self.events.put(event)
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
         return SimpleNamespace(device=card, eventData=xid)

@@ -186,6 +186,40 @@ async def test_one_that_was_killed_knows_everything_when_it_is_back(api: ApiDoub
         assert len(reads) <= 1, "only the comparison at the start looks at claims"
 
 
+async def test_it_serves_although_nothing_can_be_written_down(api: ApiDouble) -> None:
+    """As on a full disk: it must be there when pods end and make room."""
+    async with node(api) as here:
+        here.plugin_directory.mkdir(parents=True)
+        (here.plugin_directory / "checkpoint").write_bytes(b"damaged")
+        in_the_way = here.plugin_directory / ".tmp-checkpoint"
+        in_the_way.mkdir()
+        wanted = await here.store(claim(own()))
+        async with here.agent():
+            await here.kubelet.follow()
+            async with here.kubelet.registered() as plugin:
+                assert "could not be written" in (await plugin.prepare(wanted))[wanted.uid].error
+                assert await plugin.unprepare(wanted) == {wanted.uid: ""}
+                in_the_way.rmdir()
+                assert (await plugin.prepare(wanted))[wanted.uid].error == ""
+
+
+async def test_an_error_that_nobody_foresaw_does_not_end_it(api: ApiDouble) -> None:
+    async with node(api) as here:
+        await api.put("nodes", {"metadata": {"name": NODE}})  # no UID, as no API server has it
+        wanted = await here.store(claim(own()))
+        async with here.agent() as agent:
+            await asyncio.to_thread(
+                until,
+                lambda: "publishing failed" in (here.root / "agent.log").read_text(),
+                what="the slice could not be made",
+            )
+            await here.kubelet.follow()
+            async with here.kubelet.registered() as plugin:
+                assert (await plugin.prepare(wanted))[wanted.uid].error == ""
+                assert await plugin.unprepare(wanted) == {wanted.uid: ""}
+            assert agent.returncode is None
+
+
 def answers_information(kubelet: FakeKubelet) -> bool:
     async def ask() -> bool:
         async with kubelet.registered():
@@ -219,6 +253,22 @@ async def test_readiness_and_metrics_say_what_is_the_matter(api: ApiDouble) -> N
         assert "hami_dra_node_registered 1.0" in text
         assert "hami_dra_node_published_devices 2.0" in text
         assert f"GET {SLICES}" in api.calls
+
+
+async def test_what_a_person_should_know_holds_no_rolling_update(api: ApiDouble) -> None:
+    """An agent that works is ready: one that is not keeps all other nodes waiting."""
+    async with node(api) as here:
+        [here.port] = free_ports(1)
+        here.plugin_directory.mkdir(parents=True)
+        (here.plugin_directory / "checkpoint").write_bytes(b"damaged")
+        async with here.agent(), aiohttp.ClientSession() as client:
+            await here.kubelet.follow()
+            await here.published()
+            url = f"http://127.0.0.1:{here.port}"
+            async with here.kubelet.registered(), client.get(f"{url}/readyz") as answer:
+                assert (answer.status, await answer.text()) == (200, '{"ok": true}\n')
+            async with client.get(f"{url}/metrics") as answer:
+                assert 'trouble{kind="CheckpointDamaged"} 1.0' in await answer.text()
 
 
 async def test_a_second_agent_is_refused_unless_told_apart(api: ApiDouble) -> None:

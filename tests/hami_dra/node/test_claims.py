@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from hami_dra.node.record import State
 from hami_dra.node.turns import SecondAgentError, claim_for_life
 from hami_dra.node.work import Done, Work, value
 from tests.hami_dra.node.cdi_validator import validate_all
-from tests.hami_dra.node.claims import CARDS, DRIVER, NODE, Disk, claim, result
+from tests.hami_dra.node.claims import CARDS, DEVICES, DRIVER, NODE, Disk, claim, result
 from tests.hami_dra.node.works import in_order
 
 
@@ -265,6 +266,30 @@ def test_a_full_disk_refuses_and_leaves_nothing(disk: Disk) -> None:
         check(disk, disk.start())
 
 
+def test_on_a_full_disk_claims_can_end(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods that have to go are what makes room, and they wait for it."""
+    wanted = small_claims(disk, 64)
+    claims = disk.start()
+    for each in wanted[:40]:
+        claims.prepare(each)
+    write = os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        if os.fstat(descriptor).st_blocks * 512 < len(data):
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", full)
+    for done in at_once(claims, [claims.preparing(each) for each in wanted[40:]]):
+        assert "No space left" in str(done)
+
+    for each in wanted[:40]:
+        claims.unprepare(each["metadata"]["uid"])
+
+    assert disk.names() == set()
+    assert disk.start().records() == {}
+
+
 class KilledError(BaseException):
     """The process ended here."""
 
@@ -461,6 +486,29 @@ def test_one_of_many_that_is_refused_hurts_none_of_the_others(disk: Disk) -> Non
     check(disk, claims)
 
 
+@pytest.mark.parametrize("later", ["unprepare", "another allocation", "both"])
+def test_whoever_comes_later_wins(disk: Disk, later: str) -> None:
+    """A kubelet that has given up waiting unprepares, and its prepare must not come after that."""
+    claims = disk.start()
+    wanted = claim(result(0))
+    uid = wanted["metadata"]["uid"]
+    other = claim(result(1), uid=uid)
+    works: dict[str, list[Work[Any]]] = {
+        "unprepare": [claims.unpreparing(uid)],
+        "another allocation": [claims.preparing(other)],
+        "both": [claims.unpreparing(uid), claims.preparing(other)],
+    }
+
+    first, *others = at_once(claims, [claims.preparing(wanted), *works[later]])
+
+    assert "while it was prepared" in str(first)
+    assert not any(isinstance(each, Exception) for each in others)
+    held = {share.device for record in claims.records().values() for share in record.shares}
+    assert held == (set() if later == "unprepare" else {DEVICES[1]})
+    check(disk, claims)
+    check(disk, disk.start())
+
+
 def test_a_process_that_ends_while_it_does_many_leaves_a_state_that_works(tmp_path: Path) -> None:
     counted: list[str] = []
     first = Disk(tmp_path / "count")
@@ -525,6 +573,41 @@ def test_files_of_claims_that_nobody_knows_are_removed_and_those_of_others_stay(
     assert foreign.exists()
     foreign.unlink()
     check(disk, claims)
+
+
+def test_a_file_that_nobody_can_remove_keeps_no_agent_from_its_work(disk: Disk) -> None:
+    wanted = claim(result())
+    disk.start().prepare(wanted)
+    stuck = disk.directories.cdi / cdi.file_name("0-stuck")
+    stuck.mkdir()
+    (disk.directories.cdi / cdi.file_name("1-lost")).write_text("{}")
+
+    claims = disk.start()
+
+    assert claims.repeat(wanted["metadata"]["uid"])
+    assert disk.names() - {wanted["metadata"]["uid"]} == {
+        stuck.name,
+        cdi.file_name(wanted["metadata"]["uid"]),
+    }
+
+
+def test_a_library_is_looked_after_with_what_the_other_agent_has_prepared(disk: Disk) -> None:
+    """Its pods could not start without a version that this agent believes nobody has."""
+    first, second = disk.start(), disk.start()
+    disk.host.digest = "a" * 64
+    first.prepare(claim(result()))
+
+    assert second.with_libraries(set) == {"a" * 64}
+
+
+def test_libraries_of_claims_that_cannot_be_read_are_left_alone(disk: Disk) -> None:
+    claims = disk.start()
+    claims.prepare(claim(result()))
+    content = decode((disk.state / NAME).read_bytes())
+    strange = replace(content, records={}, unreadable={"1-2": {"library": "b" * 64}})
+    (disk.state / NAME).write_bytes(encode(strange))
+
+    assert claims.with_libraries(set) is None
 
 
 def test_a_claim_of_a_card_that_is_gone_can_only_be_unprepared(disk: Disk) -> None:

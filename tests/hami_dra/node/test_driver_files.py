@@ -103,3 +103,40 @@ def test_a_driver_that_was_updated_under_the_kernels_feet_is_told(tmp_path: Path
 
     with pytest.raises(BackendError, match="restart the node"):
         DriverRoot(tmp_path, tmp_path).edits(CARDS)
+
+
+def test_device_nodes_are_the_hosts_wherever_the_drivers_root_is(
+    installed: Path, tmp_path: Path
+) -> None:
+    """As on systems that keep the driver in a directory of its own, without a /dev in it."""
+    devices = tmp_path / "host-dev"
+    (tmp_path / "dev").rename(devices)
+
+    edits = DriverRoot(tmp_path, tmp_path, devices).edits(CARDS)
+
+    assert installed.exists()
+    common = [each["path"] for each in edits.common["deviceNodes"]]
+    assert common == ["/dev/nvidiactl", "/dev/nvidia-uvm"]
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("name", ["nvidiactl", "nvidia-uvm"])
+def test_a_module_that_is_not_loaded_yet_is_told(tmp_path: Path, name: str) -> None:
+    """Nobody could compute, and no container can load it."""
+    (tmp_path / "dev" / name).unlink()
+
+    with pytest.raises(BackendError, match=f"found no device node {name}.*nvidia-modprobe"):
+        DriverRoot(tmp_path, tmp_path, tmp_path / "none").edits(CARDS)
+
+
+def test_files_that_vanish_while_they_are_looked_at_are_told(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanished(path: Path) -> Path:
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    monkeypatch.setattr(Path, "readlink", vanished)
+
+    with pytest.raises(BackendError, match="cannot be read"):
+        DriverRoot(tmp_path, tmp_path).edits(CARDS)
+    assert installed.exists()

@@ -54,6 +54,41 @@ def test_the_current_version_comes_back_when_another_agent_removed_it(library: L
     assert Path(library.mounts(library.digest)[0].host).read_bytes() == b"first"
 
 
+@pytest.mark.parametrize("name", ["libvgpu.so", "ld.so.preload"])
+@pytest.mark.parametrize("left", [b"", b"fi"])
+def test_a_version_that_a_power_cut_damaged_is_written_anew(
+    library: Library, tmp_path: Path, name: str, left: bytes
+) -> None:
+    """The loader passes over what it cannot load, and the container would have no limits."""
+    path = tmp_path / "lib" / library.digest / name
+    whole = path.read_bytes()
+    path.write_bytes(left)
+
+    Library(tmp_path / "libvgpu.so", tmp_path / "lib", Files()).install()
+
+    assert path.read_bytes() == whole
+
+
+def test_a_version_that_cannot_be_written_is_known_and_refused(tmp_path: Path) -> None:
+    """No claim may be prepared without it, as it could be if no version were known."""
+    (tmp_path / "libvgpu.so").write_bytes(b"first")
+    is_full = [True]
+
+    def step(_: str) -> None:
+        if is_full[0]:
+            raise OSError(28, "No space left on device")
+
+    library = Library(tmp_path / "libvgpu.so", tmp_path / "lib", Files(step))
+    with pytest.raises(OSError, match="No space"):
+        library.install()
+
+    assert library.digest
+    with pytest.raises(OSError, match="No space"):
+        library.mounts(library.digest)
+    is_full[0] = False
+    assert Path(library.mounts(library.digest)[0].host).read_bytes() == b"first"
+
+
 def test_what_is_no_version_is_left_alone(library: Library, tmp_path: Path) -> None:
     (tmp_path / "lib" / "notes").mkdir()
 

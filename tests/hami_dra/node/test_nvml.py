@@ -9,6 +9,7 @@ import pytest
 
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
+from hami_dra.node.allocation import PrepareError
 from hami_dra.node.backend import BackendError, NoCards
 from hami_dra.node.cdi import NodeEdits
 from hami_dra.node.choose import choose_backend
@@ -103,6 +104,7 @@ def test_what_a_card_need_not_tell_is_left_empty(
         (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "found no libnvidia-ml.so.1"),
         (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "is not loaded"),
         (pynvml.NVML_ERROR_NO_PERMISSION, "as root"),
+        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "delete the agent's pod"),
         (pynvml.NVML_ERROR_UNKNOWN, "NVML does not answer"),
     ],
 )
@@ -171,6 +173,149 @@ def test_a_reported_error_fails_the_card_and_an_applications_own_does_not(
     assert found == {SECOND: "xid-79"}
 
 
+def test_an_error_of_a_card_is_heard_whatever_the_others_report(
+    backend: NvmlCards, nvml: FakeNvml
+) -> None:
+    """A card in a virtual machine may report none, and one that is lost answers nothing."""
+    nvml.found.append(FakeCard("GPU-33333333-3333-3333-3333-333333333333", 0x01, 2))
+    nvml.found[2].refuses["events"] = pynvml.NVML_ERROR_NOT_SUPPORTED
+    nvml.found[0].refuses["events"] = pynvml.NVML_ERROR_GPU_IS_LOST
+    backend.cards()
+    nvml.events.put((nvml.found[1], 79))
+
+    assert until(lambda: codes(backend) or None, what="it was heard") == {FIRST: "xid-79"}
+
+
+def test_an_error_of_a_card_that_came_later_is_heard(backend: NvmlCards, nvml: FakeNvml) -> None:
+    backend.cards()
+    late = FakeCard("GPU-33333333-3333-3333-3333-333333333333", 0x01, 2)
+    nvml.found.append(late)
+    backend.cards()
+    nvml.events.put((late, 79))
+
+    assert until(lambda: codes(backend) or None, what="it was heard") == {late.uuid: "xid-79"}
+
+
+def test_cards_that_report_no_errors_are_asked_for_them_once(
+    backend: NvmlCards, nvml: FakeNvml, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for card in nvml.found:
+        card.refuses["events"] = pynvml.NVML_ERROR_NOT_SUPPORTED
+    backend.cards()
+    until(lambda: nvml.made and not nvml.sets, what="it was tried and nothing is left behind")
+    for _ in range(3):
+        backend.cards()
+
+    assert caplog.text.count("reports no errors") == 2
+    assert nvml.made == 1
+
+
+def test_nvml_is_not_shut_down_under_those_who_wait_in_it(
+    backend: NvmlCards, nvml: FakeNvml
+) -> None:
+    backend.cards()
+    until(lambda: nvml.waiting or None, what="somebody listens")
+    nvml.broken = type(pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN))
+
+    with pytest.raises(BackendError):
+        backend.cards()
+
+    assert (nvml.cut, nvml.sets) == (0, 0)
+
+
+def test_a_card_that_is_lost_stays_when_another_one_is_partitioned(
+    backend: NvmlCards, nvml: FakeNvml
+) -> None:
+    """Who has it still has it; the other one is not shared out any more."""
+    backend.cards()
+    nvml.found[1].mig = pynvml.NVML_DEVICE_MIG_ENABLE
+    nvml.found[0].is_lost = True
+
+    assert [card.uuid for card in backend.cards()] == [SECOND]
+
+
+def refuse(_: object) -> NodeEdits:
+    raise BackendError("the toolkit fails")
+
+
+def test_a_card_fails_although_the_toolkit_fails_with_it(nvml: FakeNvml, tmp_path: Path) -> None:
+    """A lost card is what makes the toolkit fail."""
+    toolkit = [NodeEdits(common={"env": ["A=1"]})]
+    backend = NvmlCards(
+        lambda cards: toolkit[0] if toolkit else refuse(cards), root=tmp_path, library=nvml
+    )
+    state = NodeState(backend, name="n", driver="gpu.example.com", split_count=10)
+    state.refresh()
+    nvml.found[0].is_lost = True
+    toolkit.clear()
+
+    assert state.refresh()
+
+    good, bad = state.slice("u")["spec"]["devices"]
+    assert "taints" not in good
+    assert bad["taints"][0]["value"] == "lost"
+    assert state.problem == "the toolkit fails"
+    assert state.edits().common == {"env": ["A=1"]}, "what worked for the others works on"
+
+
+def test_cards_are_offered_only_when_containers_can_use_them(
+    nvml: FakeNvml, tmp_path: Path
+) -> None:
+    backend = NvmlCards(refuse, root=tmp_path, library=nvml)
+    state = NodeState(backend, name="n", driver="gpu.example.com", split_count=10)
+    state.refresh()
+
+    assert state.slice("u")["spec"]["devices"] == []
+    assert len(state.node().cards) == 2, "who has one is told what is missing, not that it is gone"
+    with pytest.raises(PrepareError, match="the toolkit fails"):
+        state.edits()
+
+
+@pytest.mark.parametrize("how", ["refuses", "hangs"])
+def test_a_driver_that_does_not_answer_gets_no_new_pods(
+    backend: NvmlCards, nvml: FakeNvml, how: str
+) -> None:
+    state = NodeState(backend, name="n", driver="gpu.example.com", split_count=10, hangs_s=0.1)
+    nvml.found[0].recovery_action = 1
+    state.refresh()
+    if how == "hangs":
+        nvml.hangs.set()
+    else:
+        nvml.broken = type(pynvml.NVMLError(pynvml.NVML_ERROR_DRIVER_NOT_LOADED))
+
+    assert state.refresh()
+
+    assert state.problem
+    assert [each["taints"][0]["value"] for each in state.slice("u")["spec"]["devices"]] == [
+        "unreadable",
+        "needs-reset-1",
+    ]
+    assert all(wrong for _, wrong in state.health())
+    nvml.hangs.clear()
+    nvml.broken = None
+    until(lambda: state.refresh() and not state.problem, what="it answers again")
+    assert [name for name, wrong in state.health() if not wrong]
+
+
+def test_a_driver_that_hangs_from_the_start_keeps_nobody_waiting(
+    backend: NvmlCards, nvml: FakeNvml
+) -> None:
+    """Pods of the node that have claims must be able to end all the same."""
+    state = NodeState(backend, name="n", driver="gpu.example.com", split_count=10, hangs_s=0.1)
+    nvml.hangs.set()
+
+    assert state.refresh()
+
+    assert "the driver hangs: no answer within 0.1 s" in state.problem
+    assert state.slice("u")["spec"]["devices"] == []
+    with pytest.raises(BackendError, match="the driver is busy"):
+        backend.processes(FIRST)
+    nvml.hangs.clear()
+    until(lambda: state.refresh() and not state.problem, what="it answers")
+    assert len(state.slice("u")["spec"]["devices"]) == 2
+
+
 def test_a_failed_card_is_tainted_and_told_to_the_kubelet(
     backend: NvmlCards, nvml: FakeNvml
 ) -> None:
@@ -223,6 +368,11 @@ def test_a_spec_is_split_into_what_cards_share_and_what_each_needs(backend: Nvml
         ([], "is no CDI spec"),
         (a_spec(kind="vendor.com/gpu"), "is no CDI spec"),
         (a_spec(devices=[]), "does not name the cards"),
+        (a_spec(devices=7), "another form"),
+        (a_spec(containerEdits=[]) | {"containerEdits": "x"}, "another form"),
+        (a_spec(containerEdits={"mounts": ["x"]}), "another form"),
+        (a_spec(containerEdits={"env": 7}), "another form"),
+        (a_spec(devices=[{"name": "0", "containerEdits": {"deviceNodes": ["x"]}}]), "another form"),
     ],
 )
 def test_a_spec_that_does_not_fit_is_refused(
@@ -245,9 +395,10 @@ def test_a_spec_of_the_host_is_read_and_a_stale_one_refused(
     path.write_text(json.dumps(a_spec()).replace("535.54.03", "550.1.2"))
     with pytest.raises(BackendError, match="another driver"):
         from_host(backend.cards(), root=tmp_path)
-    path.write_text("{")
-    with pytest.raises(BackendError, match="cannot be read"):
-        from_host(backend.cards(), root=tmp_path)
+    for strange in ("{", "a: 2026-99-99", "[" * 10_000):
+        path.write_text(strange)
+        with pytest.raises(BackendError, match="cannot be read"):
+            from_host(backend.cards(), root=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -264,6 +415,32 @@ def test_a_toolkit_that_fails_is_told(
     install(tmp_path, monkeypatch, script)
 
     with pytest.raises(BackendError, match=expected):
+        from_toolkit(backend.cards())
+
+
+def test_a_toolkit_that_fails_in_the_same_way_is_the_same_trouble(
+    backend: NvmlCards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What changes is an event of the node each time it is looked at."""
+    script = 'echo time=\\"$(date +%s%N)\\" level=error msg=\\"GPU is lost\\" >&2; exit 1'
+    install(tmp_path, monkeypatch, script)
+
+    with pytest.raises(BackendError) as first:
+        from_toolkit(backend.cards())
+    with pytest.raises(BackendError) as second:
+        from_toolkit(backend.cards())
+
+    assert str(first.value) == str(second.value)
+    assert 'level=error msg="GPU is lost"' in str(first.value)
+
+
+def test_a_toolkit_that_cannot_be_run_is_told(
+    backend: NvmlCards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, "")
+    (tmp_path / "nvidia-ctk").write_bytes(b"\x7fELF of another machine")
+
+    with pytest.raises(BackendError, match="cannot be run"):
         from_toolkit(backend.cards())
 
 

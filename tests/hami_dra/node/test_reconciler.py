@@ -60,3 +60,23 @@ async def test_a_claim_that_was_prepared_anew_meanwhile_is_kept(tmp_path: Path) 
 
     assert await Reconciler(claims, find, confirm_s=0).once() == ()
     assert claims.repeat(uid)
+
+
+async def test_a_claim_that_the_disk_does_not_let_go_holds_no_other(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    claims = disk.start()
+    stuck, other = claim(result(), name="stuck"), claim(result(1), name="other")
+    claims.prepare(stuck)
+    claims.prepare(other)
+    spec = disk.directories.spec(stuck["metadata"]["uid"])
+    spec.unlink()
+    spec.mkdir()
+
+    async def find(_: Record) -> Json | None:
+        return None
+
+    reconciler = Reconciler(claims, find, confirm_s=0)
+
+    assert await reconciler.once() == ("ns/other",)
+    spec.rmdir()
+    assert await reconciler.once() == ("ns/stuck",)

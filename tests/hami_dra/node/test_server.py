@@ -203,6 +203,20 @@ async def test_health_is_told_at_once_after_changes_and_again_and_again(short_pa
         assert {each.pool for each in devices} == {NODE}
 
 
+async def test_a_kubelet_that_follows_health_keeps_no_agent_from_its_end(short_path: Path) -> None:
+    """It follows for as long as there is an agent, and calls in progress are waited for."""
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
+        agent.board.show([("gpu-a", "")])
+        async with aclosing(plugin.health()) as stream:
+            await anext(stream)
+            stopping = asyncio.ensure_future(agent.server.stop())
+
+            # It ends as calls end; one that is cut off raises.
+            async for devices in stream:
+                assert devices
+        await stopping
+
+
 async def test_both_health_services_are_served(short_path: Path) -> None:
     async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         async with aclosing(plugin.health("v1alpha1.DRAResourceHealth")) as stream:
