@@ -265,6 +265,8 @@ def _joined(document: Document, text: str, templates: list[Json], *, is_json: bo
     before = "---\n".join(written).replace("\n", line_break)
     if document.lead == f"---{line_break}":
         return f"---{line_break}{before}{document.lead}{text}"
+    if document.is_behind:
+        return f"---{line_break}{before}---{line_break}{document.lead}{text}"
     # kubectl does not see a separator with a comment, so that one goes first and a plain one stands
     # between the templates and the document.
     return f"{document.lead}{before}---{line_break}{text}"
