@@ -15,6 +15,7 @@ import typer
 
 from hami_dra.cli.conversion import Converter
 from hami_dra.cli.exits import USAGE, fail
+from hami_dra.cli.kustomize import is_patch
 from hami_dra.cli.options import (
     Context,
     Inventory,
@@ -90,7 +91,7 @@ def _changes(sources: list[Source], target: Target, report: Report) -> Iterator[
     converter = Converter(target.policy, target.cards)
     for source, data in read_all(sources, report):
         try:
-            converted = converter.convert(source.name, data)
+            converted = converter.convert(source.name, data, is_patch=is_patch(source))
         except UnreadableError as error:
             report.errors.append(str(error))
             continue
