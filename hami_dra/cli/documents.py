@@ -74,8 +74,10 @@ def split(source: str, text: str) -> Iterator[Document]:
     """Cut a text into documents; put together again they are the text."""
     bom = _BOM if text.startswith(_BOM) else ""
     if starts := _json_starts(text, len(bom)):
+        line, before = 1, 0
         for at, (start, end) in enumerate(zip(starts, [*starts[1:], len(text)], strict=True)):
-            line = text.count("\n", 0, start) + 1
+            line += text.count("\n", before, start)
+            before = start
             yield Document(source, line, "" if at else bom, text[start:end], is_bare=True)
         return
     start, lead, line = len(bom), bom, 1
@@ -83,7 +85,7 @@ def split(source: str, text: str) -> Iterator[Document]:
         yield from _document(source, line, lead, text[start : match.start()])
         rest = _REST_OF_LINE.match(text, match.end())
         end = rest.end() if rest else match.end()
-        line = text.count("\n", 0, end) + 1
+        line += text.count("\n", start, end)
         # Files with a mark each, put together: YAML allows it before any document.
         end += len(_BOM) if text.startswith(_BOM, end) else 0
         start, lead = end, text[match.start() : end]
