@@ -4,6 +4,7 @@
 """
 
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
@@ -49,5 +50,8 @@ def _root() -> None:
 
 def main() -> None:
     """Run the command line, under the name by which kubectl's users call it where they do."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Manifests are UTF-8 wherever they are printed, and names of files the bytes that they are.
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     is_plugin = Path(sys.argv[0]).name.startswith("kubectl-")
     app(prog_name="kubectl hami-dra" if is_plugin else None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from hami_dra.cli.documents import Document, split
+from hami_dra.cli.kustomize import named_in_patch, spellings
 from hami_dra.cli.patching import patched
 from hami_dra.cli.report import Entry, Remark, Result
 from hami_dra.cli.scan import Scanner
@@ -26,6 +27,13 @@ from hami_dra.yaml_edit import Document as Parsed
 from hami_dra.yaml_edit import EditError, as_yaml, edited
 
 _REJECTED: Final = "not converted"
+_PATCH: Final = (
+    "a kustomization applies it as a patch, and half of what its pod asks for may stand in the"
+    " base; convert what kustomize builds: hami-dra convert -k DIR"
+)
+_PATCHES: Final = (
+    "patches {name} in another manifest; convert what kustomize builds: hami-dra convert -k DIR"
+)
 
 
 Located: TypeAlias = tuple[str, Json]
@@ -59,11 +67,16 @@ class Converter:
         self._policy = policy
         self._cards = cards
         self._names = frozenset(policy.managed_names)
-        self._scanner = Scanner(self._names)
+        self._scanner = Scanner(each for name in self._names for each in spellings(name))
         self._written: set[tuple[str, str]] = set()
 
-    def convert(self, name: str, data: bytes) -> Converted:
+    def convert(self, name: str, data: bytes, *, is_patch: bool = False) -> Converted:
         """Convert one input; documents without managed resources are not even parsed.
+
+        Args:
+            name: of the input, for messages.
+            data: the input, whole.
+            is_patch: whether it changes other manifests, and is none itself.
 
         Raises:
             UnreadableError: if a document that may name one is neither YAML nor JSON, or is not
@@ -77,7 +90,7 @@ class Converter:
         changed, before = False, set(self._written)
         try:
             for document in split(name, as_text(name, data)):
-                text = self._document(document, result)
+                text = self._document(document, result, is_patch=is_patch)
                 changed = changed or text is not None
                 parts.append(document.lead + document.text if text is None else text)
         except Exception:
@@ -86,7 +99,7 @@ class Converter:
         result.text = "".join(parts) if changed else None
         return result
 
-    def _document(self, document: Document, result: Converted) -> str | None:
+    def _document(self, document: Document, result: Converted, *, is_patch: bool) -> str | None:
         """Return a document's new text with its lead; None for one that stays."""
         if not self._scanner.finds(document.text.encode()):
             self._note_template(document)
@@ -95,6 +108,10 @@ class Converter:
         made = [self._thing(document, thing) for thing in things(parsed.value)]
         entries = [entry for entries, _ in made for entry in entries]
         work = [each for _, migrations in made for each in migrations]
+        if is_patch and work:
+            entries = [_as_it_was(entry, f"{_REJECTED}: {_PATCH}") for entry in entries]
+        elif name := named_in_patch(parsed.value, self._names):
+            entries.append(_patching(document, name))
         if any(entry.result is Result.REJECTED for entry in entries):
             # A document is not half converted.
             result.entries += [_as_it_was(entry) for entry in entries]
@@ -234,6 +251,12 @@ def _unconverted(document: Document, thing: Thing, why: str) -> Entry:
     )
 
 
+def _patching(document: Document, name: str) -> Entry:
+    """Tell of a document that changes a managed resource in other manifests."""
+    reason = f"{_REJECTED}: {_PATCHES.format(name=name)}"
+    return Entry(document.source, document.line, "patch", Result.REJECTED, reason=reason)
+
+
 def _as_it_was(entry: Entry, reason: str = "") -> Entry:
     """Return an entry for an object whose document is passed through."""
     if entry.result is not Result.CHANGED:
@@ -265,6 +288,8 @@ def _joined(document: Document, text: str, templates: list[Json], *, is_json: bo
     before = "---\n".join(written).replace("\n", line_break)
     if document.lead == f"---{line_break}":
         return f"---{line_break}{before}{document.lead}{text}"
+    if document.is_behind:
+        return f"---{line_break}{before}---{line_break}{document.lead}{text}"
     # kubectl does not see a separator with a comment, so that one goes first and a plain one stands
     # between the templates and the document.
     return f"{document.lead}{before}---{line_break}{text}"

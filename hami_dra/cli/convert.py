@@ -9,6 +9,7 @@ import typer
 
 from hami_dra.cli.conversion import Converter, Located
 from hami_dra.cli.exits import USAGE, fail
+from hami_dra.cli.kustomize import is_patch
 from hami_dra.cli.options import (
     Context,
     InPlaceOption,
@@ -133,7 +134,7 @@ def _convert_all(
     kept: list[Located] = []
     for source, data in read_all(sources, report):
         try:
-            converted = converter.convert(source.name, data)
+            converted = converter.convert(source.name, data, is_patch=is_patch(source))
             text = converted.text
             out.put(source, data if text is None else text.encode(), changed=text is not None)
         except UnreadableError as error:

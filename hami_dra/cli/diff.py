@@ -2,6 +2,8 @@
 
 import difflib
 import os
+import posixpath
+import re
 import shlex
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import typer
 
 from hami_dra.cli.conversion import Converter
 from hami_dra.cli.exits import USAGE, fail
+from hami_dra.cli.kustomize import is_patch
 from hami_dra.cli.options import (
     Context,
     Inventory,
@@ -90,7 +93,7 @@ def _changes(sources: list[Source], target: Target, report: Report) -> Iterator[
     converter = Converter(target.policy, target.cards)
     for source, data in read_all(sources, report):
         try:
-            converted = converter.convert(source.name, data)
+            converted = converter.convert(source.name, data, is_patch=is_patch(source))
         except UnreadableError as error:
             report.errors.append(str(error))
             continue
@@ -103,7 +106,7 @@ def _show(changes: list[_Change]) -> int:
     """Show changes; return the exit code of another program where that went wrong."""
     if not changes:
         return 0
-    if command := shlex.split(os.environ.get(_EXTERNAL, "")):
+    if command := _command(os.environ.get(_EXTERNAL, "")):
         return _external(command, changes)
     is_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     for change in changes:
@@ -114,13 +117,27 @@ def _show(changes: list[_Change]) -> int:
 
 
 def unified(name: str, before: str, after: str) -> Iterator[str]:
-    """Yield the lines of a unified diff, without their ends."""
-    name = name.lstrip("/")
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    for line in difflib.unified_diff(old, new, f"a/{name}", f"b/{name}"):
-        yield line.rstrip("\r\n")
+    """Yield the lines of a unified diff, without their line feeds: patch and git apply take it."""
+    name = posixpath.normpath(name).lstrip("/")
+    # Where a name with a blank in it ends is told by a tab, as git does.
+    name += "\t" if " " in name else ""
+    shown = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
+    for line in shown:
+        yield line.removesuffix("\n")
         if not line.endswith("\n") and line[0] in " +-":
             yield "\\ No newline at end of file"
+
+
+def _lines(text: str) -> list[str]:
+    """Return a text's lines as patch counts them: a line feed ends one, and nothing else does."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def _command(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        fail(f"{_EXTERNAL}: found {text!r}, expected a command: {error}", code=_UNREADABLE)
 
 
 def _external(command: list[str], changes: list[_Change]) -> int:
@@ -128,7 +145,8 @@ def _external(command: list[str], changes: list[_Change]) -> int:
     with tempfile.TemporaryDirectory(prefix="hami-dra-diff-") as directory:
         for side in ("LEGACY", "CONVERTED"):
             for change in changes:
-                path = Path(directory, side, change.source.name.lstrip("/").replace("../", ""))
+                name = posixpath.normpath("/" + change.source.name).lstrip("/")
+                path = Path(directory, side, name or "manifests.yaml")
                 path.parent.mkdir(parents=True, exist_ok=True)
                 text = change.before if side == "LEGACY" else change.after
                 path.write_bytes(text.encode())

@@ -10,12 +10,15 @@ from hami_dra.cli.sources import UnreadableError
 from hami_dra.yaml_edit import Document as Parsed
 from hami_dra.yaml_edit import SyntaxProblem, parse
 
+SEPARATORS: Final = ("---", "...")
+"""How a line begins that starts or ends a document."""
+
 _SEPARATOR: Final = re.compile(r"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _REST_OF_LINE: Final = re.compile(r"[ \t]*(?:#[^\r\n]*)?(?:\r?\n|\Z)")
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _DECODER: Final = json.JSONDecoder()
 _BOM: Final = "\ufeff"
-_TEMPLATING: Final = "{{"
+_TEMPLATING: Final = ("{{", "{%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class Document:
     Attributes:
         source: the input's name.
         line: the number of its first line.
-        lead: what stands before it: a separator with its comment, or a byte order mark.
+        lead: what stands before it: a separator with its comment, a byte order mark, or both.
         text: the document itself.
         is_bare: whether it is JSON among nothing but JSON, which kubectl reads without separators
             and, on one line, not with them.
@@ -36,6 +39,11 @@ class Document:
     lead: str
     text: str
     is_bare: bool = False
+
+    @property
+    def is_behind(self) -> bool:
+        """Tell whether it starts behind its separator, in the same line."""
+        return self.lead.startswith(SEPARATORS) and not self.lead.endswith(("\n", _BOM))
 
     @property
     def where(self) -> str:
@@ -54,7 +62,7 @@ class Document:
             # A document that goes on behind its `---` starts in the line before.
             line = self.line + problem.line - 1
             hint = ""
-            if _TEMPLATING in self.text:
+            if any(mark in self.text for mark in _TEMPLATING):
                 hint = "; this looks like a template, render it first: helm template … | hami-dra"
                 hint += " convert -f -"
             raise UnreadableError(
@@ -66,8 +74,10 @@ def split(source: str, text: str) -> Iterator[Document]:
     """Cut a text into documents; put together again they are the text."""
     bom = _BOM if text.startswith(_BOM) else ""
     if starts := _json_starts(text, len(bom)):
+        line, before = 1, 0
         for at, (start, end) in enumerate(zip(starts, [*starts[1:], len(text)], strict=True)):
-            line = text.count("\n", 0, start) + 1
+            line += text.count("\n", before, start)
+            before = start
             yield Document(source, line, "" if at else bom, text[start:end], is_bare=True)
         return
     start, lead, line = len(bom), bom, 1
@@ -75,7 +85,9 @@ def split(source: str, text: str) -> Iterator[Document]:
         yield from _document(source, line, lead, text[start : match.start()])
         rest = _REST_OF_LINE.match(text, match.end())
         end = rest.end() if rest else match.end()
-        line = text.count("\n", 0, end) + 1
+        line += text.count("\n", start, end)
+        # Files with a mark each, put together: YAML allows it before any document.
+        end += len(_BOM) if text.startswith(_BOM, end) else 0
         start, lead = end, text[match.start() : end]
     yield from _document(source, line, lead, text[start:])
 

@@ -21,6 +21,10 @@ def duration(text: str) -> timedelta:
         raise typer.BadParameter(
             f"found {text!r}, expected a span such as 7d, 12h or 30m; 0s is any age"
         )
-    return timedelta(
-        seconds=sum(int(amount) * _SECONDS[unit] for amount, unit in _PART.findall(text))
-    )
+    seconds = sum(int(amount) * _SECONDS[unit] for amount, unit in _PART.findall(text))
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError as error:
+        raise typer.BadParameter(
+            f"found {text!r}, expected at most {timedelta.max.days}d"
+        ) from error

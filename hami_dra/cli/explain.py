@@ -70,6 +70,7 @@ def explain_command(
         inventory=inventory,
         context=context,
         kubeconfig=kubeconfig,
+        is_live=what.startswith(_LIVE),
     )
     try:
         found = list(_explained(what, namespace, target, context, kubeconfig))

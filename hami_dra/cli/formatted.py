@@ -4,7 +4,7 @@ import json
 import sys
 from dataclasses import dataclass, field
 
-from hami_dra.cli.documents import split
+from hami_dra.cli.documents import SEPARATORS, split
 from hami_dra.cli.sources import Source, as_text
 from hami_dra.migration import Json
 from hami_dra.yaml_edit import as_yaml
@@ -27,7 +27,9 @@ class AsJson:
         """Print."""
         only = self._objects[0] if len(self._objects) == 1 else None
         listed = {"apiVersion": "v1", "kind": "List", "items": self._objects}
-        sys.stdout.write(json.dumps(only or listed, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(only or listed, indent=2, ensure_ascii=False) + "\n"
+        # Half a pair of surrogates, which JSON can say, is no UTF-8; this escape is JSON's own.
+        sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
 
 
 @dataclass(slots=True)
@@ -41,9 +43,10 @@ class AsYaml:
         for document in split(source.name, as_text(source.name, data)):
             is_json = document.text.lstrip().startswith("{")
             text = as_yaml(document.parsed().value) if is_json else document.text
-            separator = document.lead or ("---\n" if self._parts else "")
+            lead = document.lead + ("\n" if is_json and document.is_behind else "")
+            is_separated = not self._parts or lead.startswith(SEPARATORS)
             ending = "" if text.endswith("\n") or not text else "\n"
-            self._parts.append(separator + text + ending)
+            self._parts.append(("" if is_separated else "---\n") + lead + text + ending)
 
     def finish(self) -> None:
         """Print."""

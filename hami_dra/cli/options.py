@@ -7,6 +7,14 @@ import typer
 
 from hami_dra.cli.report import ReportFormat
 
+
+def _directory(name: str) -> Path:
+    """Read a directory's name; a path would take an empty one for the current directory."""
+    if not name:
+        raise typer.BadParameter("found an empty name, expected a directory")
+    return Path(name)
+
+
 Manifests = Annotated[
     list[str] | None,
     typer.Option(
@@ -57,7 +65,12 @@ InPlaceOption = Annotated[
 
 OutputDirectory = Annotated[
     Path | None,
-    typer.Option("--output-dir", metavar="DIR", help="Write all files below DIR, changed or not."),
+    typer.Option(
+        "--output-dir",
+        metavar="DIR",
+        parser=_directory,
+        help="Write all files below DIR, changed or not.",
+    ),
 ]
 
 KubeVersion = Annotated[

@@ -64,8 +64,8 @@ class InPlace:
     def put(self, source: Source, data: bytes, *, changed: bool) -> None:
         """Replace."""
         if changed and source.path is not None and source.root is not None:
-            real = source.path.resolve()
-            if not real.is_relative_to(source.root.resolve()):
+            real = Path(os.path.realpath(source.path))
+            if not real.is_relative_to(os.path.realpath(source.root)):
                 raise UnreadableError(
                     f"{source.name}: found a symbolic link to {real}, which is outside; name that"
                     " file itself"
@@ -95,7 +95,8 @@ class ToDirectory:
                 " input a directory of its own"
             )
         self._taken[target] = source.name
-        if not target.parent.resolve().is_relative_to(self.directory.resolve()):
+        real = Path(os.path.realpath(target.parent))
+        if not real.is_relative_to(os.path.realpath(self.directory)):
             raise UnreadableError(f"{target}: leads out of {self.directory} by a symbolic link")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -136,10 +137,12 @@ def write(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)
+        temporary = ""
     except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
         raise UnreadableError(f"{path}: {error.strerror}; it was not changed") from error
+    finally:
+        if temporary:  # on an interrupt as well
+            Path(temporary).unlink(missing_ok=True)
 
 
 def _copy_owner(path: Path, descriptor: int) -> None:

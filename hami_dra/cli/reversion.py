@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Final
 
 from hami_dra.cli.conversion import parse_again
@@ -29,11 +30,13 @@ class Part:
     Attributes:
         lead: the separator before it.
         text: as it will be written.
+        is_behind: whether it starts behind its separator, in the same line.
         template: which template of ours it is; None for anything else.
     """
 
     lead: str
     text: str
+    is_behind: bool = False
     template: TemplateName | None = None
 
 
@@ -82,21 +85,28 @@ class Reverter:
             return None
         parts: list[str] = []
         carried: str | None = None
-        for part in reverted.parts:
+        follows_template = False
+        for part, following in zip_longest(reverted.parts, reverted.parts[1:]):
             lead = part.lead if carried is None else carried
             carried = None
+            is_between = following is not None and following.is_behind and not part.text
+            if follows_template and is_between and lead in _PLAIN:
+                follows_template = False
+                continue  # it stood between a template and the document that needed it
+            follows_template = False
             if part.template is not None and not self._is_used(part.template):
                 reverted.changed = True
                 # A conversion puts a plain separator of its own before the template, or keeps the
                 # document's before it and puts a plain one behind.
                 carried = None if lead in _PLAIN else lead
+                follows_template = True
                 continue
             parts += [lead, part.text]
         return "".join([*parts, carried or ""]) if reverted.changed else None
 
     def _part(self, document: Document, result: Reverted, used: set[TemplateName]) -> Part:
         if not self._scanner.finds(document.text.encode()):
-            return Part(document.lead, document.text)
+            return Part(document.lead, document.text, document.is_behind)
         parsed = document.parsed()
         found = [each for thing in things(parsed.value) for each in workloads(thing)]
         patches, entries = _patches(document, found)
@@ -111,7 +121,7 @@ class Reverter:
                 entries = [_entry(document, each, f"{_REJECTED}: {error}") for each in found]
         result.entries += entries
         used |= set(_references(after))
-        return Part(document.lead, text, template_name(after))
+        return Part(document.lead, text, document.is_behind, template_name(after))
 
     def _is_used(self, template: TemplateName) -> bool:
         """Tell whether a workload refers to a template; no namespace may be any."""

@@ -19,7 +19,10 @@ def inputs(names: Iterable[str], kustomizations: Iterable[str], *, recursive: bo
         found = list(files(names, recursive=recursive))
     except UnreadableError as error:
         fail(str(error), code=UNREADABLE)
-    return [*found, *(Source(name, is_kustomization=True) for name in kustomizations)]
+    directories = list(kustomizations)
+    if "" in directories:
+        fail("-k: found an empty name, expected a directory", code=UNREADABLE)
+    return [*found, *(Source(name, is_kustomization=True) for name in directories)]
 
 
 def read_all(sources: list[Source], report: Report) -> Iterator[tuple[Source, bytes]]:

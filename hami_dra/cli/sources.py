@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 STDIN: Final = "-"
 """The name of standard input."""
@@ -59,9 +59,11 @@ def files(names: Iterable[str], *, recursive: bool) -> Iterator[Source]:
         recursive: whether to look into directories below.
 
     Raises:
-        UnreadableError: if one is not there, or a directory holds no manifest.
+        UnreadableError: if one is not there, or a directory holds no manifest or cannot be read.
     """
     for name in names:
+        if not name:  # an unset variable; a path would take it for the current directory
+            raise UnreadableError("-f: found an empty name, expected a file, a directory or -")
         if name == STDIN:
             yield Source(STDIN)
         elif name.startswith(_URL):
@@ -76,25 +78,30 @@ def files(names: Iterable[str], *, recursive: bool) -> Iterator[Source]:
 
 
 def _directory(root: Path, *, recursive: bool) -> Iterator[Source]:
-    real_root = root.resolve()
+    real_root = os.path.realpath(root)
     found = list(_walked(root, recursive=recursive))
     if not found:
         below = "" if recursive else "; -R looks into directories below"
         raise UnreadableError(f"{root}: found no {', '.join(_SUFFIXES)} file{below}")
     for path in found:
         # What a symbolic link shows from elsewhere is not ours to convert.
-        if not path.is_symlink() or path.resolve().is_relative_to(real_root):
+        # One that leads to itself is there, and cannot be read.
+        if not path.is_symlink() or Path(os.path.realpath(path)).is_relative_to(real_root):
             yield Source(str(path), root)
 
 
 def _walked(root: Path, *, recursive: bool) -> Iterator[Path]:
-    for directory, below, names in os.walk(root):
+    for directory, below, names in os.walk(root, onerror=_unreadable):
         below.sort()
         if not recursive:
             below.clear()
         for name in sorted(names):
             if name.endswith(_SUFFIXES):
                 yield Path(directory, name)
+
+
+def _unreadable(error: OSError) -> NoReturn:
+    raise UnreadableError(f"{error.filename}: {error.strerror}; name what can be read") from error
 
 
 def _kustomized(directory: str) -> bytes:

@@ -44,8 +44,18 @@ def find_target(
     inventory: str,
     context: str,
     kubeconfig: Path | None,
+    is_live: bool = False,
 ) -> Target:
-    """Put together what the command line says; the named version wins over the cluster's."""
+    """Put together what the command line says; the named version wins over the cluster's.
+
+    Args:
+        policy_file: None for the default policy.
+        kube_version: empty for none.
+        inventory: a file of cards; empty for none.
+        context: of the kubeconfig; empty for its current one.
+        kubeconfig: None for the usual places.
+        is_live: whether the pod comes from the cluster, which is asked even if nothing names it.
+    """
     policy = _with_version(read_policy(policy_file), kube_version)
     live = context or kubeconfig
     if inventory and live:
@@ -54,7 +64,7 @@ def find_target(
             " both say which cards there are",
             code=USAGE,
         )
-    if live:
+    if live or (is_live and not inventory):
         return _ask(policy, context, kubeconfig, keep_version=bool(kube_version))
     try:
         cards = inventories.read_cards(inventory, policy) if inventory else Cards()

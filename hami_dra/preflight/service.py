@@ -82,6 +82,10 @@ def webhook_certificate(evidence: Evidence, _policy: Policy) -> Verdict:
 
 def webhook_health(evidence: Evidence, _policy: Policy) -> Verdict:
     """Have the replica that answers say that nothing is missing or degraded."""
+    if registered(evidence) is None:
+        return failed(
+            "the webhook is not registered", expected="an answer of /readyz", fix="hami-dra install"
+        )
     ready = known(evidence.served).ready
     if ready is None:
         return failed(

@@ -53,7 +53,8 @@ def headline(audit: Audit) -> str:
     """Return the whole in one line."""
     everything = audit.everything
     if not everything.workloads:
-        return "nothing asks for a GPU in HAMi's words"
+        what = "nothing that could be read" if audit.unread else "nothing"
+        return f"{what} asks for a GPU in HAMi's words"
     said = [outcome.counted(count) for outcome, count in everything.counts.items() if count]
     workloads = "1 workload" if everything.workloads == 1 else f"{everything.workloads} workloads"
     return f"{workloads}: {', '.join(said)}"

@@ -116,30 +116,57 @@ def test_unreadable_input_is_named() -> None:
     assert "-:2:1: not YAML" in result.stderr
 
 
+@pytest.mark.parametrize("way", ["--kubeconfig", "KUBECONFIG"])
 @pytest.mark.parametrize("name", ["there", "gone"])
-def test_a_live_pod_is_read_from_the_cluster(name: str, tmp_path: Path) -> None:
-    """The node that the scheduler chose does not count against the pod."""
+def test_a_live_pod_is_read_from_the_cluster(name: str, way: str, tmp_path: Path) -> None:
+    """The node that the scheduler chose does not count against the pod; its cards and version do.
+
+    However the cluster is named: the pod and the cards come from the same one.
+    """
+    limits = {"nvidia.com/gpu": 2, "nvidia.com/gpumem-percentage": 50}
     pod = {
         "metadata": {"name": "there"},
         "spec": {
             "nodeName": "n1",
-            "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 1}}}],
+            "containers": [{"name": "c", "resources": {"limits": limits}}],
         },
     }
-    result = asyncio.run(_live(pod, name, tmp_path))
+    result = asyncio.run(_live(pod, name, way, tmp_path))
 
     if name == "there":
         assert "claim gpu-c" in result.stdout
+        assert "11517Mi" in result.stdout
+        assert "notice" not in result.stdout
     else:
         assert (result.exit_code, "404" in result.stderr) == (1, True)
 
 
-async def _live(pod: Json, name: str, tmp_path: Path) -> Result:
-    """Explain a pod of a server that has this one and no cards."""
+SLICE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceSlice",
+    "metadata": {"name": "n1"},
+    "spec": {
+        "driver": "hami-core-gpu.project-hami.io",
+        "nodeName": "n1",
+        "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+        "devices": [
+            {
+                "name": "gpu-0",
+                "allowMultipleAllocations": True,
+                "attributes": {"type": {"string": "hami-gpu"}},
+                "capacity": {"memory": {"value": "23034Mi"}, "cores": {"value": "100"}},
+            }
+        ],
+    },
+}
+
+
+async def _live(pod: Json, name: str, way: str, tmp_path: Path) -> Result:
+    """Explain a pod of a server that has this one and a card."""
 
     async def answer(request: web.Request) -> web.Response:
         if "/pods/" not in request.path:
-            return web.json_response({"major": "1", "minor": "37", "items": []})
+            return web.json_response({"major": "1", "minor": "37", "items": [SLICE]})
         is_there = request.path == "/api/v1/namespaces/team/pods/there"
         return web.json_response(pod if is_there else {}, status=200 if is_there else 404)
 
@@ -163,9 +190,12 @@ async def _live(pod: Json, name: str, tmp_path: Path) -> Result:
             }
         )
     )
-    arguments = ["explain", f"pod/{name}", "-n", "team", "--kubeconfig", str(config)]
+    arguments = ["explain", f"pod/{name}", "-n", "team"]
+    environment = {way: str(config)}
+    if way == "--kubeconfig":
+        arguments, environment = [*arguments, way, str(config)], {}
     try:
-        return await asyncio.to_thread(CliRunner().invoke, app, arguments)
+        return await asyncio.to_thread(CliRunner().invoke, app, arguments, env=environment)
     finally:
         await runner.cleanup()
 

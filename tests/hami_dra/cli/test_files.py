@@ -173,6 +173,33 @@ def test_symbolic_links_are_not_followed_out_of_the_tree(repository: Path) -> No
     assert CONVERTED in (repository / "below" / "d.yaml").read_text()
 
 
+def test_a_link_to_itself_is_told_and_does_not_stop_the_others(repository: Path) -> None:
+    (repository / "0.yaml").symlink_to("0.yaml")
+    (repository / "below" / "up").symlink_to(repository)
+
+    ran = run("convert", "-R", "-f", repository, "--in-place")
+
+    said = f"hami-dra: {repository}/0.yaml: Too many levels of symbolic links; name a readable"
+    assert ran.returncode == 1
+    assert ran.stderr.decode().startswith(said)
+    assert CONVERTED in (repository / "a.yaml").read_text()
+    assert CONVERTED in (repository / "below" / "d.yaml").read_text()
+
+
+def test_a_directory_that_cannot_be_read_is_told(repository: Path) -> None:
+    """What is below it could ask for GPUs; a path that is too long is refused to root as well."""
+    with chdir(repository):
+        for _ in range(20):
+            os.mkdir("x" * 250)  # noqa: PTH102 - as the next line
+            os.chdir("x" * 250)
+
+    ran = run("convert", "-R", "-f", repository, "--in-place")
+
+    assert ran.returncode == 1
+    assert b": File name too long; name what can be read" in ran.stderr
+    assert (repository / "a.yaml").read_text() == POD.format(name="a")
+
+
 def test_a_link_that_is_named_and_leads_out_is_refused_in_place(repository: Path) -> None:
     outside = repository.parent / "outside.yaml"
     outside.write_text(POD.format(name="outside"))
@@ -216,6 +243,21 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(repository: Path) -> None:
     assert not list(repository.glob(".*"))
 
 
+def test_an_interrupt_leaves_the_old_file_and_no_other(repository: Path) -> None:
+    file = repository / "a.yaml"
+    program = (
+        "import os, signal\nfrom hami_dra.cli.app import app\n"
+        "os.fsync = lambda descriptor: signal.raise_signal(signal.SIGINT)\n"
+        f"app(['convert', '-f', {str(file)!r}, '--in-place'])\n"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+
+    assert ran.returncode != 0
+    assert file.read_text() == POD.format(name="a")
+    assert not list(repository.glob(".*"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -223,6 +265,9 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(repository: Path) -> None:
         (("-f", "empty"), 1, "empty: found no .yaml, .yml, .json file; -R looks into"),
         (("-R", "-f", "empty"), 1, "empty: found no .yaml, .yml, .json file\n"),
         (("-f", "none.yaml"), 1, "none.yaml: No such file or directory; name a readable file"),
+        (("-f", ""), 1, "-f: found an empty name, expected a file, a directory or -"),
+        (("-k", ""), 1, "-k: found an empty name, expected a directory"),
+        (("-f", "-", "--output-dir", ""), 2, "found an empty name, expected a directory"),
         (("-f", "https://x/y.yaml"), 1, "found a URL, expected a file; pipe it: curl -fsSL"),
         (("-f", "-", "--in-place"), 2, "--in-place: found -, expected files"),
         (("-f", "-", "--in-place", "-o", "json"), 2, "expected one of --in-place"),
@@ -298,6 +343,48 @@ def test_everything_can_be_printed_as_one_list_or_as_yaml(repository: Path) -> N
     kinds = [item["kind"] for item in listed["items"]]
     assert kinds == ["ResourceClaimTemplate", "Pod", "ConfigMap", "ConfigMap"]
     assert as_yaml.endswith(f"---\n{PLAIN}---\nkind: ConfigMap\n")
+
+
+def test_a_byte_order_mark_is_no_separator(tmp_path: Path) -> None:
+    marked = tmp_path / "marked.yaml"
+    marked.write_text(f"\ufeff{PLAIN}")
+    behind = tmp_path / "behind.yaml"
+    behind.write_text(f'{PLAIN}--- {{"kind": "Secret"}}\n')
+
+    ran = run("convert", "-f", behind, "-f", marked, "-f", marked, "-o", "yaml")
+
+    assert ran.stdout.decode() == (
+        f"{PLAIN}---\nkind: Secret\n---\n\ufeff{PLAIN}---\n\ufeff{PLAIN}"
+    )
+
+
+@pytest.mark.parametrize("command", ["convert", "convert -o yaml", "convert -o json", "diff"])
+@pytest.mark.parametrize("settings", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C"}])
+def test_output_is_utf_8_whatever_the_terminal_speaks(
+    settings: dict[str, str], command: str, tmp_path: Path
+) -> None:
+    """Manifests are; a file's name is the bytes that it is."""
+    file = os.fsencode(tmp_path) + b"/\xff.yaml"
+    Path(os.fsdecode(file)).write_text(f"# käse\n{POD.format(name='käse')}")
+    program = [sys.executable, "-c", "from hami_dra.cli.app import main; main()"]
+
+    ran = subprocess.run(
+        [*program, *command.split(), "-f", file],
+        capture_output=True,
+        check=False,
+        env=os.environ | settings,
+    )
+
+    assert ran.returncode == (1 if command == "diff" else 0), ran.stderr.decode()
+    assert "name: käse" in ran.stdout.decode(errors="surrogateescape").replace('"', "")
+
+
+def test_half_a_pair_of_surrogates_comes_out_as_it_went_in() -> None:
+    text = '{"kind": "ConfigMap", "data": {"a": "\\ud800"}}\n'
+
+    ran = run("convert", "-f", "-", "-o", "json", stdin=text.encode())
+
+    assert json.loads(ran.stdout) == json.loads(text)
 
 
 REJECTED = POD.format(name="bad").replace("gpu: 1", "gpu: -1")

@@ -158,6 +158,8 @@ def test_spans_are_read_as_people_write_them() -> None:
     for wrong in ("", "7", "d", "-1d", "7 d", "1.5h", "\u0667d"):
         with pytest.raises(typer.BadParameter, match="such as 7d"):
             duration(wrong)
+    with pytest.raises(typer.BadParameter, match="at most 999999999d"):
+        duration("999999999w")
 
 
 def test_columns_are_aligned_without_trailing_space() -> None:

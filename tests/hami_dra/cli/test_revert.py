@@ -47,6 +47,8 @@ spec:
               nvidia.com/priority: 1
 """
 
+FLOW = "{kind: Pod, spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpumem: 1}}}]}}\n"
+
 THEIRS = """\
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
@@ -70,12 +72,21 @@ def documents(text: str) -> list[Json]:
         f"{PLAIN}---\n{DEPLOYMENT}",
         f"---\n{DEPLOYMENT}--- # next\n{PLAIN}",
         f"{DEPLOYMENT}---\n{PLAIN}---\n{DEPLOYMENT}",
+        f"--- {FLOW}--- {FLOW}",
+        f"{PLAIN}---\n--- {FLOW}---\n{PLAIN}",
+        f"\ufeff{DEPLOYMENT}---\n\ufeff{DEPLOYMENT}--- # next\n\ufeff{PLAIN}",
     ],
 )
 def test_a_converted_stream_comes_back_byte_by_byte(text: str) -> None:
     """Comments, order, quotes and separators are those of the original; templates are gone."""
-    result = run("revert", run("convert", text).stdout)
+    converted = run("convert", text)
+    result = run("revert", converted.stdout)
 
+    assert (converted.exit_code, converted.stderr) == (0, "")
+    kinds = [document["kind"] for document in documents(converted.stdout)]
+    assert [kind for kind in kinds if kind != "ResourceClaimTemplate"] == [
+        document["kind"] for document in documents(text)
+    ]
     assert result.stdout == text
     assert (result.exit_code, result.stderr) == (0, "")
 

@@ -7,7 +7,7 @@ from typing import Any
 from certs.authority import create_authority
 from hami_dra.migration import Policy
 from hami_dra.migration.registration import guard
-from hami_dra.preflight.evidence import Probe, Rate, Served
+from hami_dra.preflight.evidence import Hidden, Probe, Rate, Served
 from hami_dra.preflight.fact import Status
 from tests.hami_dra.preflight.evidence import (
     NOW,
@@ -238,6 +238,10 @@ BROKEN: dict[str, tuple[dict[str, Any], str, Status, str, str]] = {
     "a certificate of another authority": (
         {"served": Served(leaf(), "self-signed certificate", None)},
         "webhook-certificate", FAIL, "does not fit", "hami-dra-certs check",
+    ),
+    "nobody to ask": (
+        {"mutating": [], "served": Hidden("the webhook is not registered")},
+        "webhook-health", FAIL, "not registered", "hami-dra install",
     ),
     "silent": ({"served": Served(b"", "", None)}, "webhook-health", FAIL, "not say", "logs"),
     "not ready": (

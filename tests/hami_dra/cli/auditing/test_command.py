@@ -6,6 +6,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,19 @@ def test_an_empty_cluster_is_no_trouble(tmp_path: Path) -> None:
         "",
         0,
     )
+
+
+@pytest.mark.parametrize("format_", ["table", "markdown", "html"])
+def test_an_account_that_may_read_nothing_is_not_told_that_there_is_nothing(
+    format_: str, kubeconfig: Path, api: ManifestApi
+) -> None:
+    api.refused = {path.rpartition("/")[2] for path in api.by_path}
+
+    done = audit(kubeconfig, "-o", format_)
+
+    assert done.exit_code == 1
+    assert "othing that could be read asks for a GPU" in unescape(done.stdout)
+    assert "othing asks" not in done.stdout
 
 
 def test_two_ways_to_say_where_are_refused(tmp_path: Path) -> None:
