@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from hami_dra.kube.connections import Pool
 from hami_dra.kube.errors import ConfigurationError
 from hami_dra.kube.session import Session
 from hami_dra.migration.json import Json
@@ -103,7 +104,7 @@ class PodClient:
         self.user_agent = ""
         self.rest_client = self
         self._token = token
-        connector = aiohttp.TCPConnector(limit=_POOL_SIZE, ssl=context or True)
+        connector = Pool(limit=_POOL_SIZE, ssl=context or True)
         # The API server sets no cookies, and looking for them costs a tenth of a call.
         jar = aiohttp.DummyCookieJar()
         self._session = aiohttp.ClientSession(connector=connector, cookie_jar=jar)
