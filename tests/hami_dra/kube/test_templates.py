@@ -47,9 +47,10 @@ def as_stored(template: Template) -> Json:
 async def templates(
     api: ApiDouble, session: Session, backoff: Callable[[], Backoff]
 ) -> AsyncIterator[ClusterTemplates]:
-    store = ClusterTemplates(session, backoff=backoff())
+    # What an answer may take is no matter here, and a machine may stand still for seconds.
+    store = ClusterTemplates(session, backoff=backoff(), patience_s=60)
     task = asyncio.create_task(store.run())
-    await asyncio.wait_for(store.synced(), timeout=10)
+    await asyncio.wait_for(store.synced(), timeout=60)
     await api.called(WATCH, 1)
     yield store
     task.cancel()
