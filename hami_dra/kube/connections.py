@@ -1,9 +1,12 @@
 """A pool of connections that end with it."""
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
+
+# An aborted connection is lost in the loop's next rounds; nobody shall wait for one that is not.
+_LAST_S: Final = 5.0
 
 
 class Pool(aiohttp.TCPConnector):
@@ -36,7 +39,7 @@ class Pool(aiohttp.TCPConnector):
         for transport in left.values():
             transport.abort()
         if left:
-            await asyncio.wait(left)
+            await asyncio.wait(left, timeout=_LAST_S)
 
     def _forget(self, closed: asyncio.Future[None]) -> None:
         del self._open[closed]
