@@ -24,13 +24,16 @@ from hami_dra.lab.ports import LOOPBACK
 
 _EVENT: Final = b'{"type": "ADDED", "object": {}}\n'
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+_BEGINNING: Final = _HEAD + b"%x\r\n%s\r\n" % (len(_EVENT), _EVENT)
+_LATE: Final = "/after-a-request"
 
 
 @dataclass
 class Frozen:
     """A server that shakes hands, begins to answer a watch, and never reads again.
 
-    So it neither answers other requests nor says goodbye when its clients do.
+    So it neither answers other requests nor says goodbye when its clients do. One watch it begins
+    to answer only when something else was asked.
 
     Attributes:
         port: where it listens.
@@ -75,9 +78,35 @@ def frozen(tmp_path: Path) -> Iterator[Frozen]:
         yield Frozen(port, kubeconfig, tmp_path)
 
 
+class _Lines:
+    """The server's ends of its connections."""
+
+    def __init__(self) -> None:
+        self._held: list[ssl.SSLSocket] = []
+        self._late: list[ssl.SSLSocket] = []
+        self._is_asked = False
+
+    def meet(self, line: ssl.SSLSocket) -> None:
+        """Hear what a client asks first, and begin to answer watches."""
+        self._held.append(line)
+        asked = line.recv(65536)
+        if b"watch=true" not in asked:
+            self._is_asked = True
+        elif _LATE.encode() in asked:
+            self._late.append(line)
+        else:
+            line.sendall(_BEGINNING)
+        while self._is_asked and self._late:
+            self._late.pop().sendall(_BEGINNING)
+
+    def close(self) -> None:
+        """Let go of all."""
+        for line in self._held:
+            line.close()
+
+
 @contextmanager
 def _listening(context: ssl.SSLContext) -> Iterator[int]:
-    held: list[ssl.SSLSocket] = []
     is_over = threading.Event()
 
     def serve() -> None:
@@ -88,12 +117,9 @@ def _listening(context: ssl.SSLContext) -> Iterator[int]:
                 return
             # Clients that leave in the middle are what this is about.
             with contextlib.suppress(OSError):
-                line = context.wrap_socket(raw, server_side=True)
-                held.append(line)
-                if b"watch=true" in line.recv(65536):
-                    line.sendall(_HEAD + b"%x\r\n%s\r\n" % (len(_EVENT), _EVENT))
+                lines.meet(context.wrap_socket(raw, server_side=True))
 
-    with closing(socket.create_server((LOOPBACK, 0))) as listener:
+    with closing(_Lines()) as lines, closing(socket.create_server((LOOPBACK, 0))) as listener:
         port = listener.getsockname()[1]
         thread = threading.Thread(target=serve, name="frozen")
         thread.start()
@@ -103,12 +129,10 @@ def _listening(context: ssl.SSLContext) -> Iterator[int]:
             is_over.set()
             socket.create_connection((LOOPBACK, port)).close()
             thread.join()
-            for line in held:
-                line.close()
 
 
-async def leave_a_watch(session: Session) -> None:
-    async with aclosing(session.watch("/x", resource_version="1")) as events:
+async def leave_a_watch(session: Session, path: str = "/x") -> None:
+    async with aclosing(session.watch(path, resource_version="1")) as events:
         await anext(events)
 
 
@@ -134,8 +158,7 @@ async def drop_a_watch(session: Session) -> None:
 
 async def cancel_a_request(session: Session) -> None:
     sent = asyncio.create_task(session.get("/x"))
-    # The watch, asked later on a connection of its own, is answered after the request was sent.
-    await leave_a_watch(session)
+    await leave_a_watch(session, _LATE)
     sent.cancel()
     await asyncio.gather(sent, return_exceptions=True)
 
@@ -143,7 +166,7 @@ async def cancel_a_request(session: Session) -> None:
 async def leave_a_request(session: Session) -> None:
     """The session ends while somebody still waits for an answer."""
     sent = asyncio.create_task(session.get("/x"))
-    await leave_a_watch(session)
+    await leave_a_watch(session, _LATE)
     await session.close()
     await asyncio.gather(sent, return_exceptions=True)
 
