@@ -38,6 +38,7 @@ demo-stop: $(STAMP) ## Stop a demo that was left up: make demo-stop DIR=...
 test: $(STAMP) ## Run every test, those on the real control plane included.
 	@$(BIN)/python -m hami_dra.lab build
 	@$(BIN)/python -m tests.tools.helm
+	@$(BIN)/python -m tests.node.build
 	@$(BIN)/pytest -m "not cluster" -n auto -p no:benchmark -p no:randomly --hypothesis-profile=same
 	@$(BIN)/pytest -m cluster -p no:randomly --hypothesis-profile=same
 
@@ -52,10 +53,11 @@ test-search: $(STAMP) ## Look for what breaks a property, with a thousand exampl
 
 .PHONY: test-matrix
 test-matrix: $(STAMP) ## Run the tests on a real control plane on other versions of Kubernetes (builds each once).
+	@$(BIN)/python -m tests.node.build
 	@for version in $(OTHER_VERSIONS); do \
 		echo "Kubernetes $$version"; \
 		$(BIN)/python -m hami_dra.lab build --version $$version; \
-		$(BIN)/pytest -m cluster --kube-version $$version; \
+		$(BIN)/pytest -m cluster -p no:randomly --hypothesis-profile=same --kube-version $$version; \
 	done
 
 .PHONY: add-version

@@ -40,9 +40,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Servers are frozen and killed under their clients there, which leaves some connections no
     # time to close; in which test the collector finds those is chance. Elsewhere it is an error.
     chance = pytest.mark.filterwarnings("ignore:unclosed (transport|<socket):ResourceWarning")
+    # The first test of a module starts a cluster too, and a slow machine may take its time for all.
+    patience = pytest.mark.timeout(900)
     for item in items:
         if item.get_closest_marker("cluster"):
             item.add_marker(chance)
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(patience)
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from hami_dra.kube.connections import Pool
 from hami_dra.kube.errors import ConfigurationError
 from hami_dra.kube.session import Session
 from hami_dra.migration.json import Json
@@ -132,9 +133,7 @@ class PodClient:
         self.rest_client = self
         self._token = token
         self._authority = authority
-        connector = aiohttp.TCPConnector(
-            limit=_POOL_SIZE, ssl=authority.context if authority else True
-        )
+        connector = Pool(limit=_POOL_SIZE, ssl=authority.context if authority else True)
         # The API server sets no cookies, and looking for them costs a tenth of a call.
         jar = aiohttp.DummyCookieJar()
         self._session = aiohttp.ClientSession(connector=connector, cookie_jar=jar)

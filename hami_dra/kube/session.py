@@ -73,13 +73,13 @@ class Session:
             ConfigurationError: if no cluster is described anywhere, with what was tried.
         """
         # Large imports, which an agent that has its pod's account does without.
-        from kubernetes.aio.client import ApiClient  # noqa: PLC0415
         from kubernetes.aio.config import ConfigException  # noqa: PLC0415
 
         from hami_dra.kube.credentials import load, locate  # noqa: PLC0415
+        from hami_dra.kube.official import Client  # noqa: PLC0415
 
         source = locate(kubeconfig, context, environ=os.environ, home=Path.home())
-        client = ApiClient(await load(source, context))
+        client = Client(await load(source, context))
         return cls(client, credential_errors=(ConfigException,))
 
     async def __aenter__(self) -> Self:

@@ -132,7 +132,7 @@ def _await_scheduled(api: Api) -> list[Json]:
         return bound if len(bound) >= _PODS else None
 
     try:
-        return until(scheduled, what=f"{_PODS} pods are scheduled", timeout_s=60)
+        return until(scheduled, what=f"{_PODS} pods are scheduled")
     except TimeoutError as error:
         raise LabError(f"{error}\n{_reasons(api)}") from error
 

@@ -59,7 +59,6 @@ def _running(scene: Scene, name: str, cards: Mapping[str, int]) -> Iterator[Real
         until(
             lambda: scene.api.list("resourceslices", query=query),
             what=f"the cards of {name} are published",
-            timeout_s=60,
         )
         yield found
 
@@ -99,6 +98,6 @@ def seen(cluster: Cluster, pod: str) -> tuple[str, str]:
         lines = done.stdout.splitlines()
         return lines[:-1] if lines[-1:] == [_END] else None
 
-    lines = until(said, what=f"{pod} runs and tells what it sees", timeout_s=60)
+    lines = until(said, what=f"{pod} runs and tells what it sees")
     limits = sorted(line for line in lines if line.startswith(_LIMITS))
     return " ".join(limits), " ".join(line for line in lines if "=" not in line)

@@ -1,6 +1,7 @@
 """How containerd and the kubelet of a real node are configured, for any host with root."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,18 +121,22 @@ def network_config(layout: NodeLayout) -> dict[str, Any]:
     }
 
 
-def kubelet_config(layout: NodeLayout, *, authority: Path, port: int) -> dict[str, Any]:
+def kubelet_config(
+    layout: NodeLayout, *, authority: Path, port: int, gates: Mapping[str, bool]
+) -> dict[str, Any]:
     """Return the kubelet's configuration file, for old and new cgroups.
 
     Args:
         layout: the node's paths.
         authority: the cluster's authority, for clients of the kubelet.
         port: where the kubelet listens.
+        gates: feature gates, those of the control plane.
     """
     never = {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"}
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
+        "featureGates": dict(gates),
         "containerRuntimeEndpoint": f"unix://{layout.socket}",
         "port": port,
         "healthzPort": 0,

@@ -26,7 +26,7 @@ KEEPER_MODULE = "hami_dra.lab.keeper"
 DEFAULT_GRACE_S = 5.0
 
 # What the keeper may take beyond the grace of its children: the kernel frees their memory.
-_END_TIMEOUT_S = 30.0
+_END_TIMEOUT_S = 120.0
 
 LOG_TAIL_LINES = 20
 

@@ -20,6 +20,7 @@ from hami_dra.lab.api import Api
 from hami_dra.lab.balancer import Balancer
 from hami_dra.lab.cluster import Cluster
 from hami_dra.lab.containerd import Runtime, runtime
+from hami_dra.lab.controlplane import feature_gates
 from hami_dra.lab.failure import LabError
 from hami_dra.lab.image import write_image
 from hami_dra.lab.lock import is_locked, locked
@@ -108,7 +109,7 @@ class RealNode:
             process.check()
             return self.ctr("version").returncode == 0
 
-        until(answers, what="containerd answers", timeout_s=60)
+        until(answers, what="containerd answers")
 
     def start_kubelet(self) -> None:
         """Start the kubelet."""
@@ -149,7 +150,7 @@ class RealNode:
             conditions = (node.get("status") or {}).get("conditions") or ()
             return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
-        until(is_ready, what=f"node {self.name} is ready", timeout_s=60)
+        until(is_ready, what=f"node {self.name} is ready")
         # The controller that would do it needs all nodes to have kubelets.
         api.patch("nodes", self.name, {"spec": {"taints": None}})
 
@@ -188,7 +189,10 @@ class RealNode:
         layout, issuer = self.layout, self.cluster.issuer
         [port] = free_ports(1)
         config = nodeconfig.kubelet_config(
-            layout, authority=self.cluster.directory / "pki" / "ca.crt", port=port
+            layout,
+            authority=self.cluster.directory / "pki" / "ca.crt",
+            port=port,
+            gates=feature_gates(self.cluster.version),
         )
         layout.kubelet_config.write_text(nodeconfig.text(config))
         serving = issuer.server(self.name, self.name, ip_addresses=(_own_address(),))

@@ -24,7 +24,7 @@ SECRET: Final = f"{NAME}-ca"
 """The Secret in which replicas share their authority."""
 
 _TOKEN_LIFETIME: Final = "24h"  # noqa: S105 - a duration
-_TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = 60.0
 
 
 class CertificateMode(StrEnum):
@@ -153,7 +153,7 @@ def in_pod(cluster: Cluster, account: Path, token: str) -> dict[str, str]:
 
 def await_ready(replica: Replica) -> None:
     """Wait until a replica answers reviews."""
-    until(replica.is_ready, what=f"{replica.process.name} is ready", timeout_s=60)
+    until(replica.is_ready, what=f"{replica.process.name} is ready")
 
 
 _SECRET_OPTIONS: Final = ("--certificate-mode", "secret", "--certificate-secret", SECRET)

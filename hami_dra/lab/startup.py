@@ -19,8 +19,6 @@ from hami_dra.lab.wait import until
 
 _PORT_TAKEN = "address already in use"
 
-_TIMEOUT_S = 60.0
-
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
@@ -172,7 +170,7 @@ class _Start:
             return is_ready()
 
         try:
-            until(is_ready_or_dead, what=f"{name} is ready", timeout_s=_TIMEOUT_S, every_s=0.02)
+            until(is_ready_or_dead, what=f"{name} is ready", every_s=0.02)
         except TimeoutError as cause:
             tail = self._processes[name].log_tail()
             raise LabError(f"{cause}; the log of {name} ends with:\n{tail}") from cause

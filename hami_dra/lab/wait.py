@@ -9,6 +9,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+PATIENCE_S = 180.0
+"""When to give up by default: long enough for a slow machine that does other work, because it only
+decides how long a failure takes."""
+
 # Pauses grow by the first factor up to the second: soon enough at first, cheap in the long run.
 _GROWTH = 1.2
 _MOST_GROWTH = 10
@@ -18,7 +22,7 @@ def until(
     condition: Callable[[], T | None],
     *,
     what: str,
-    timeout_s: float = 30,
+    timeout_s: float = PATIENCE_S,
     every_s: float = 0.05,
     tolerate: tuple[type[Exception], ...] = (OSError,),
 ) -> T:

@@ -53,7 +53,8 @@ def idle(audited_scene: Scene) -> Iterator[Idle]:
 def shared_replicas(request: pytest.FixtureRequest, audited_scene: Scene) -> Iterator[Replicas]:
     """Two replicas behind one address, with the shipped rights and a certificate of their own."""
     request.getfixturevalue("idle")
-    options = ("--termination-delay-s", "3")
+    # Long enough for a slow machine to look at one that has begun to drain.
+    options = ("--termination-delay-s", "8")
     with replicas.registered(audited_scene.cluster, audited_scene.api, options=options) as shown:
         yield shown
 

@@ -133,9 +133,7 @@ class Storm:
     def await_more(self, count: int) -> None:
         """Wait until so many more pods are there."""
         goal = len(self.created) + count
-        until(
-            lambda: len(self.created) >= goal, what=f"the storm created {count} more", timeout_s=60
-        )
+        until(lambda: len(self.created) >= goal, what=f"the storm created {count} more")
 
 
 @contextmanager

@@ -27,9 +27,6 @@ from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE
 
 HOOKS: Final = "mutatingwebhookconfigurations"
 
-PATIENCE_S: Final = 90
-"""For what several controllers do one after the other."""
-
 _VOLATILE: Final = frozenset({"componentstatuses", "events", "ipaddresses", "leases"})
 """Kinds that come and go by themselves, or stand for processes."""
 

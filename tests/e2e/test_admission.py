@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from ruamel.yaml import YAML
 
-from hami_dra.lab import modules, webhook
+from hami_dra.lab import webhook
 from hami_dra.lab.demo import NODES
 from hami_dra.lab.failure import KubectlError
 from hami_dra.lab.nodes import add_node
@@ -220,7 +220,7 @@ def test_the_cli_and_the_webhook_lead_to_the_same_allocation(world: World) -> No
     """Converted manifests need no webhook, and get what unconverted ones get with it."""
     for name, profiles in NODES.items():
         world.nodes[name] = add_node(world.scene.api, name, profiles)
-    kubernetes = modules.minor(world.scene.cluster.version)
+    kubernetes = str(world.kubernetes)
     files = sorted(EXAMPLES.glob("*.yaml"))
     with_webhook = allocate(world, (file.read_text() for file in files))
     world.kubectl("delete", "resourceclaimtemplates", "--all")

@@ -13,7 +13,7 @@ from hami_dra.lab.failure import KubectlError
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from tests.e2e.quotas import set_quota
-from tests.e2e.world import World, limit_range, pod
+from tests.e2e.world import PATIENCE, World, limit_range, pod
 
 pytestmark = pytest.mark.cluster
 
@@ -77,7 +77,7 @@ def mixed(world: World) -> Iterator[World]:
     set_quota(world, {f"limits.{MEMORY}": 5000})
     try:
         world.apply(RAY)
-        world.kubectl("wait", "--for=condition=Established", "crd/rayclusters.ray.io")
+        world.kubectl("wait", "--for=condition=Established", "crd/rayclusters.ray.io", PATIENCE)
         worker = {"template": {"spec": pod("worker", {"gpu": 1})["spec"]}}
         cluster = {
             "apiVersion": "ray.io/v1",
@@ -90,7 +90,7 @@ def mixed(world: World) -> Iterator[World]:
             world.apply(cluster)
             return True
 
-        until(stored, what="the new kind is served", tolerate=(KubectlError,), timeout_s=60)
+        until(stored, what="the new kind is served", tolerate=(KubectlError,))
         yield world
     finally:
         world.kubectl("delete", "crd/rayclusters.ray.io", "--ignore-not-found")

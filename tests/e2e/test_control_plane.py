@@ -18,6 +18,7 @@ from hami_dra.lab.ports import LOOPBACK, free_ports
 from hami_dra.lab.process import Launcher, stop_detached
 from hami_dra.lab.startup import bring_up
 from hami_dra.lab.wait import until
+from tests.e2e.world import PATIENCE
 
 pytestmark = pytest.mark.cluster
 
@@ -99,7 +100,7 @@ def test_a_pod_is_scheduled_to_a_node_that_is_only_an_object(cluster: Cluster) -
 
     cluster.kubectl("run", "pod", "--image=none")
 
-    cluster.kubectl("wait", "pod/pod", "--for=condition=PodScheduled", "--timeout=30s")
+    cluster.kubectl("wait", "pod/pod", "--for=condition=PodScheduled", PATIENCE)
 
 
 def test_a_kubeconfig_with_a_token_is_that_service_account(

@@ -116,7 +116,6 @@ def create_patiently(service: Service, manifest: Json) -> Json:
             ),
             what="the pod is created",
             tolerate=TROUBLE,
-            timeout_s=60,
         )
 
 

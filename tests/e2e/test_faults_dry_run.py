@@ -28,7 +28,7 @@ def nothing(_service: Service) -> None:
 def settled(service: Service, manifest: Json) -> Json:
     """Create a pod and wait for its claim, which is reviewed too."""
     created = service.create(manifest)
-    until(lambda: service.objects("resourceclaims"), what="the pod has its claim", timeout_s=60)
+    until(lambda: service.objects("resourceclaims"), what="the pod has its claim")
     return created
 
 

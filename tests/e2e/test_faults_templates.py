@@ -10,7 +10,7 @@ from hami_dra.kube.errors import ApiError, ConflictError
 from hami_dra.lab.controlplane import CONTROLLER_MANAGER
 from hami_dra.lab.ports import LOOPBACK
 from hami_dra.lab.replica import trusting_anybody
-from hami_dra.lab.wait import until
+from hami_dra.lab.wait import PATIENCE_S, until
 from hami_dra.migration import Json
 from tests.e2e.faults import TEMPLATES, Service, asked_by_webhook, is_converted, template_of
 from tests.e2e.world import pod
@@ -25,7 +25,7 @@ async def ask_at_once(port: int, reviews: list[Json]) -> list[Json]:
     """Send reviews to one replica, each on a connection of its own, and return the answers."""
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(
-        verify=trusting_anybody(), trust_env=False, limits=limits
+        verify=trusting_anybody(), trust_env=False, limits=limits, timeout=PATIENCE_S
     ) as client:
         url = f"https://{LOOPBACK}:{port}/mutate"
         answers = await asyncio.gather(*(client.post(url, json=each) for each in reviews))

@@ -16,11 +16,11 @@ from hami_dra.lab.api import Api
 from hami_dra.lab.cluster import Cluster
 from hami_dra.lab.nodes import add_node, remove_node
 from hami_dra.lab.scene import start_kubelet
-from hami_dra.lab.wait import until
+from hami_dra.lab.wait import PATIENCE_S, until
 from hami_dra.migration.registration import GUARD_NAME, NAME, SYSTEM_NAMESPACE
 from tests.e2e.conftest import LOGS
-from tests.e2e.installation import CERT_MANAGER, HOOKS, PATIENCE_S, Site, replica
-from tests.e2e.world import pod
+from tests.e2e.installation import CERT_MANAGER, HOOKS, Site, replica
+from tests.e2e.world import PATIENCE, pod
 
 pytestmark = pytest.mark.cluster
 
@@ -36,7 +36,7 @@ def cluster(request: pytest.FixtureRequest, kube_version: str | None) -> Iterato
     with Cluster.start(version=kube_version) as running:
         start_kubelet(running)
         running.kubectl("apply", "-f", "-", stdin=json.dumps(CERT_MANAGER))
-        running.kubectl("wait", "--for=condition=Established", "crd", "--all")
+        running.kubectl("wait", "--for=condition=Established", "crd", "--all", PATIENCE)
         yield running
         if request.session.testsfailed:
             running.collect_logs(LOGS)
@@ -57,7 +57,6 @@ def site(cluster: Cluster) -> Iterator[Site]:
         until(
             lambda: not (shown.everything() - before),
             what="nothing is left",
-            timeout_s=PATIENCE_S,
         )
 
 
@@ -72,7 +71,7 @@ def test_every_overlay_is_accepted(site: Site) -> None:
         site.cluster.kubectl("apply", "-k", str(overlay), "--dry-run=server")
         site.cluster.kubectl("apply", "-k", str(overlay))
 
-    nodes = until(site.nodes_of_both_replicas, what="both replicas run", timeout_s=PATIENCE_S)
+    nodes = until(site.nodes_of_both_replicas, what="both replicas run")
     assert nodes == {"one", "two"}
     with pytest.raises(ApiError, match="violates PodSecurity"):
         site.api.create("pods", pod("plain", {"cpu": 1}), namespace=SYSTEM_NAMESPACE)
@@ -89,7 +88,6 @@ def test_pods_are_converted_as_soon_as_the_command_has_ended(site: Site) -> None
         until(
             lambda: site.api.find(HOOKS, NAME),
             what="the webhook is registered",
-            timeout_s=PATIENCE_S,
         )
         assert site.nodes_of_both_replicas(), "the workload came first"
         assert site.api.find(GUARDS, GUARD_NAME) is None, "the guard comes last"
@@ -146,7 +144,7 @@ def test_both_replicas_run_where_only_one_node_may_be_used(site: Site) -> None:
 
     site.install()
 
-    nodes = until(site.nodes_of_both_replicas, what="both replicas run", timeout_s=PATIENCE_S)
+    nodes = until(site.nodes_of_both_replicas, what="both replicas run")
     assert nodes == {"one"}
 
 
@@ -185,7 +183,7 @@ def test_what_does_not_get_ready_is_explained_and_not_registered(site: Site) -> 
     for name in ("one", "two"):
         site.cluster.kubectl("cordon", name)
 
-    done = site.run("install", "--timeout", "3")
+    done = site.run("install", "--timeout", "10")
 
     assert done.exit_code == 3
     assert "0 of 2 replicas are ready" in done.stderr

@@ -90,7 +90,7 @@ def test_dropped_fields_are_told_and_put_right_when_the_gate_is_on_again(site: S
     site.gates[GATE] = True
     site.cluster.restart(API_SERVER)
 
-    until(site.is_right, what="the slice is as it should be", timeout_s=60)
+    until(site.is_right, what="the slice is as it should be")
 
 
 async def heartbeats(kubelet: FakeKubelet) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hami_dra.kube.slices import is_same
+from hami_dra.kube.slices import dropped_fields, is_same
 from hami_dra.lab import pki
 from hami_dra.lab.scene import Scene
 from hami_dra.lab.wait import until
@@ -13,6 +13,7 @@ from hami_dra.migration import Json
 from hami_dra.migration.names import DRIVER
 from hami_dra.node.devices import resource_slice
 from hami_dra.node.simulated import cards
+from tests import versions
 from tests.node import account
 
 pytestmark = pytest.mark.cluster
@@ -109,6 +110,7 @@ def test_it_reads_nothing_that_it_does_not_need(
 def test_a_slice_of_sixty_four_cards_with_a_failed_one_is_accepted(
     shared_scene: Scene, agent: Path
 ) -> None:
+    """Without its taint where the gate for that is off, which the agent notices."""
     many = cards("l4-24g", 64, OURS)
     broken = {many[3].uuid: "xid-79"}
     full = resource_slice(many, node=OURS, node_uid="u", driver=DRIVER, unhealthy=broken)
@@ -118,4 +120,6 @@ def test_a_slice_of_sixty_four_cards_with_a_failed_one_is_accepted(
     name = full["metadata"]["name"]
     stored = shared_scene.api.get("resourceslices", name)
     shared_scene.api.delete("resourceslices", name)
-    assert is_same(stored, {**full, "metadata": stored["metadata"]})
+    kept = versions.of(shared_scene.cluster.version).keeps_taints
+    assert dropped_fields(full, stored) == (() if kept else ("taints",))
+    assert is_same(stored, {**full, "metadata": stored["metadata"]}) == kept

@@ -10,14 +10,14 @@ from typing import Final, NamedTuple
 import pytest
 
 from hami_dra.kube.session import Session
-from hami_dra.lab import modules
 from hami_dra.migration import Policy
 from tests.e2e.ledger import Ledger
 from tests.e2e.placement import Played, play
 from tests.e2e.situations import Situation, obstacle, one_in, owed, read
 from tests.e2e.stage import Stage
-from tests.e2e.world import COUNTS_CARDS_TOGETHER, World
+from tests.e2e.world import World
 from tests.oracle import is_early
+from tests.versions import Kubernetes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
@@ -198,15 +198,15 @@ async def play_all(
     return played
 
 
-def choose(*, every: bool, kubernetes: str) -> tuple[list[Situation], str]:
+def choose(*, every: bool, kubernetes: Kubernetes) -> tuple[list[Situation], str]:
     """Return the situations to play, and which field of a `Count` says what differs in them."""
     possible = [situation for situation in read() if not obstacle(situation)]
     if every:
         return possible, "every"
     chosen = one_in(ONE_IN, possible)
-    if kubernetes in COUNTS_CARDS_TOGETHER:
+    if not kubernetes.tells_cards_apart:
         return [situation for situation in chosen if len(situation.cards) == 1], "lone"
-    return chosen, "apart" if Policy(kubernetes=kubernetes).repeats_cards else "chosen"
+    return chosen, "apart" if Policy(kubernetes=str(kubernetes)).repeats_cards else "chosen"
 
 
 def test_what_is_not_played_is_counted() -> None:
@@ -219,12 +219,13 @@ def test_what_is_not_played_is_counted() -> None:
 def test_pods_fit_where_they_fitted_in_legacy_and_hold_what_they_held(
     world: World, pytestconfig: pytest.Config
 ) -> None:
-    kubernetes = modules.minor(world.scene.cluster.version)
     every = pytestconfig.getoption("--all-placements")
-    situations, column = choose(every=every, kubernetes=kubernetes)
+    situations, column = choose(every=every, kubernetes=world.kubernetes)
 
     played = world.scene.api.run(
-        lambda session: play_all(session, world.namespace, situations, kubernetes=kubernetes)
+        lambda session: play_all(
+            session, world.namespace, situations, kubernetes=str(world.kubernetes)
+        )
     )
 
     named = [(difference(each), each) for each in played]

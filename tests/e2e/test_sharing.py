@@ -2,11 +2,10 @@
 
 import pytest
 
-from hami_dra.lab import modules
 from hami_dra.lab.shares import tenants
 from hami_dra.migration import Json
 from hami_dra.migration.record import ANNOTATION
-from tests.e2e.world import COUNTS_CARDS_TOGETHER, World, pod
+from tests.e2e.world import World, pod
 
 pytestmark = pytest.mark.cluster
 
@@ -112,11 +111,11 @@ def test_a_full_card_leaves_the_node_s_other_card_to_the_next_pod(world: World) 
     world.await_scheduled("one")
     world.apply(pod("two", {"gpumem": 50000}))
 
-    if modules.minor(world.scene.cluster.version) in COUNTS_CARDS_TOGETHER:
-        world.await_refused("two")
-    else:
+    if world.kubernetes.tells_cards_apart:
         world.await_scheduled("two")
         assert tenants(world.shares()) == {first.uuid: 1, second.uuid: 1}
+    else:
+        world.await_refused("two")
 
 
 def test_two_cards_are_two_different_cards_and_a_third_is_not_invented(world: World) -> None:

@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from subprocess import CompletedProcess
-from typing import Final
 
 from hami_dra.kube.errors import ApiError
 from hami_dra.lab.nodes import add_node
 from hami_dra.lab.scene import Scene
 from hami_dra.lab.shares import Share, read_shares
-from hami_dra.lab.wait import until
+from hami_dra.lab.wait import PATIENCE_S, until
 from hami_dra.migration import Cards, Json, Policy, migrate
 from hami_dra.node.inventory import Card
+from tests import versions
+from tests.versions import Kubernetes
 
-COUNTS_CARDS_TOGETHER: Final = frozenset({"1.34"})
-"""Versions whose scheduler counts what is taken of a card against its node's other cards too
-(.github/VERSIONS.md)."""
+PATIENCE = f"--timeout={PATIENCE_S:g}s"
+"""Have kubectl wait as long as we do ourselves."""
 
 
 @dataclass
@@ -33,6 +33,11 @@ class World:
     scene: Scene
     namespace: str
     nodes: dict[str, tuple[Card, ...]] = field(default_factory=dict)
+
+    @property
+    def kubernetes(self) -> Kubernetes:
+        """The cluster's version."""
+        return versions.of(self.scene.cluster.version)
 
     def add_node(self, name: str, **profiles: int) -> tuple[Card, ...]:
         """Add a node, with cards such as `a100_80g=2`."""
@@ -60,7 +65,7 @@ class World:
 
     def await_nothing(self, resource: str) -> None:
         """Wait until the test's namespace holds nothing of a kind."""
-        until(lambda: not self.objects(resource), what=f"no {resource} are left", timeout_s=60)
+        until(lambda: not self.objects(resource), what=f"no {resource} are left")
 
     def await_card_sizes(self, *memory_mib: int) -> None:
         """Wait until the webhook knows just these card sizes."""
@@ -118,7 +123,7 @@ class World:
             pods = [pod for pod in self.objects("pods") if pod["spec"].get("nodeName")]
             return pods if len(pods) == count else None
 
-        return until(bound, what=f"{count} pods are scheduled", timeout_s=60)
+        return until(bound, what=f"{count} pods are scheduled")
 
     def await_refused(self, name: str) -> str:
         """Wait until the scheduler has found no place for a pod, and return why."""

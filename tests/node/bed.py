@@ -16,8 +16,10 @@ from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.node.limits import CONTROL_BYTES, Control, decode_control
 from hami_dra.node.simulated import cards
+from tests import versions
 from tests.hami_dra.node.cdi_validator import validate_all
 from tests.native.conftest import build
+from tests.versions import Kubernetes
 
 PROFILE = "a100-80g"
 COUNT = 3
@@ -80,6 +82,16 @@ class Bed:
         self.cards = cards(PROFILE, COUNT, node.name)
         self.marks: dict[str, int] = {}
 
+    def claims_of_pods(self) -> list[Json]:
+        """Return the claims that were made for pods."""
+        found = self.api.list("resourceclaims", namespace=NAMESPACE)
+        return [each for each in found if each["metadata"].get("ownerReferences")]
+
+    @property
+    def kubernetes(self) -> Kubernetes:
+        """The cluster's version, which is the kubelet's too."""
+        return versions.of(self.cluster.version)
+
     def start_agent(self, *more: str, name: str = AGENT) -> None:
         """Start an agent and wait until its cards are published and the kubelet has it."""
         process = self.node.start_agent(*agent_arguments(), *more, name=name)
@@ -109,9 +121,9 @@ class Bed:
         found = self.api.list("resourceslices", query=query)
         return found[0] if found else None
 
-    def await_slice(self, timeout_s: float = 30) -> Json:
+    def await_slice(self) -> Json:
         """Wait until the node has a slice."""
-        return until(self.slice, what="the slice is published", timeout_s=timeout_s, every_s=0.02)
+        return until(self.slice, what="the slice is published", every_s=0.02)
 
     def files(self) -> list[str]:
         """Return the names of all files of claims on the node."""
@@ -128,7 +140,7 @@ class Bed:
         """Return a pod."""
         return self.api.get("pods", name, namespace=NAMESPACE)
 
-    def await_running(self, name: str, timeout_s: float = 60) -> Json:
+    def await_running(self, name: str) -> Json:
         """Wait until all containers of a pod run."""
 
         def is_running() -> Json | None:
@@ -137,7 +149,18 @@ class Bed:
             ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
             return pod if ready else None
 
-        return until(is_running, what=f"{name} runs", timeout_s=timeout_s)
+        return until(is_running, what=f"{name} runs")
+
+    def await_refused(self, name: str) -> None:
+        """Wait until the scheduler has found no place for a pod."""
+
+        def is_refused() -> bool:
+            conditions = (self.pod(name).get("status") or {}).get("conditions") or ()
+            return any(
+                "cannot allocate all claims" in each.get("message", "") for each in conditions
+            )
+
+        until(is_refused, what=f"{name} is found unschedulable")
 
     def events(self, name: str) -> str:
         """Return what the events of a pod say."""
@@ -152,7 +175,7 @@ class Bed:
             done = self.cluster.kubectl("logs", pod, "-c", container, check=False)
             return done.stdout if done.returncode == 0 and "END\n" in done.stdout else None
 
-        said = until(text, what=f"{pod}/{container} has told what it found", timeout_s=60)
+        said = until(text, what=f"{pod}/{container} has told what it found")
         validate_all(self.node.layout.cdi, root=self.node.root)
         lines = said.splitlines()
         pairs = (line.partition("=") for line in lines if line.startswith("CUDA_"))
@@ -172,11 +195,9 @@ class Bed:
             self.api.delete_all(resource, NAMESPACE)
         for pod in self.api.list("pods", namespace=NAMESPACE):
             self.api.delete("pods", pod["metadata"]["name"], namespace=NAMESPACE, wait=False)
-        until(
-            lambda: not self.api.list("pods", namespace=NAMESPACE),
-            what="no pod is left",
-            timeout_s=60,
-        )
+        until(lambda: not self.api.list("pods", namespace=NAMESPACE), what="no pod is left")
+        # They follow their pods, after a moment; claims that a test wrote are its own to delete.
+        until(lambda: not self.claims_of_pods(), what="no claim of a pod is left")
 
 
 @contextmanager

@@ -54,4 +54,4 @@ def bed(shared_bed: Bed) -> Iterator[Bed]:
     """The bed without pods; after the test nothing of its pods may be left."""
     yield shared_bed
     shared_bed.delete_pods()
-    until(lambda: not shared_bed.files(), what="no file of a claim is left", timeout_s=60)
+    until(lambda: not shared_bed.files(), what="no file of a claim is left")

@@ -10,7 +10,8 @@ from hami_dra.lab import webhook
 from hami_dra.lab.product import product_image
 from hami_dra.lab.wait import until
 from hami_dra.migration.registration import NAME, SYSTEM_NAMESPACE
-from tests.e2e.installation import PATIENCE_S, Site
+from tests.e2e.installation import Site
+from tests.e2e.world import PATIENCE
 from tests.node.bed import COUNT, NAMESPACE, PROFILE, Bed
 
 OVERLAY: Final = Path(__file__).parents[2] / "manifests" / "overlays" / "self-signed"
@@ -51,8 +52,7 @@ def apply(bed: Bed, overlay: Path) -> None:
 
 def await_rolled_out(bed: Bed, workload: str, namespace: str) -> None:
     """Wait until every pod of a workload is of its last revision and ready."""
-    patience = f"--timeout={PATIENCE_S}s"
-    bed.cluster.kubectl("rollout", "status", workload, "-n", namespace, patience)
+    bed.cluster.kubectl("rollout", "status", workload, "-n", namespace, PATIENCE)
 
 
 def shown(bed: Bed, path: str) -> str:
@@ -76,7 +76,6 @@ def await_nothing_left(bed: Bed, site: Site, before: set[str]) -> None:
     until(
         is_clean,
         what="nothing is left in the API",
-        timeout_s=PATIENCE_S,
         tolerate=(AssertionError,),
     )
 

@@ -62,7 +62,7 @@ def bed(installed: Bed) -> Iterator[Bed]:
     """The installed bed without pods of users, before and after."""
     yield installed
     installed.delete_pods()
-    until(lambda: not installed.files(), what="no file of a claim is left", timeout_s=60)
+    until(lambda: not installed.files(), what="no file of a claim is left")
 
 
 def test_an_unmodified_deployment_runs_with_its_limits(bed: Bed) -> None:
@@ -155,7 +155,7 @@ def test_the_monitor_shows_limit_and_use_of_every_container(bed: Bed) -> None:
         left = series(text, "hami_vgpu_memory_limit_bytes")
         return not left and not sum(series(text, "hami_gpu_shared_count").values())
 
-    until(nothing_is_left, what="no series and no share of the pods is left", timeout_s=60)
+    until(nothing_is_left, what="no series and no share of the pods is left")
 
 
 # Takes 64 MiB on every card, of which its claim has one, and asks there for more than there is.
@@ -220,7 +220,8 @@ def test_preflight_finds_nothing_to_mend(site: Site, bed: Bed) -> None:
 
     assert done.exit_code == 0, done.output
     facts = json.loads(done.stdout)
-    assert [fact for fact in facts if fact["status"] != "pass"] == []
+    noted = [] if bed.kubernetes.needs_no_gate else ["kubernetes-version"]
+    assert [fact["id"] for fact in facts if fact["status"] != "pass"] == noted, facts
 
 
 def test_everything_runs_with_no_more_rights_than_it_was_given(bed: Bed) -> None:

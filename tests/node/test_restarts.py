@@ -1,5 +1,7 @@
 """Whatever is restarted, no pod is hurt and the cards are back."""
 
+from typing import Final
+
 import pytest
 
 from hami_dra.lab.controlplane import API_SERVER
@@ -22,7 +24,7 @@ def test_a_restarted_kubelet_finds_the_cards_again(bed: Bed) -> None:
         found = bed.slice()
         return found is not None and found["metadata"]["uid"] != old["metadata"]["uid"]
 
-    until(is_new, what="the slice that the kubelet deleted is back", timeout_s=60)
+    until(is_new, what="the slice that the kubelet deleted is back")
     bed.node.await_ready(bed.api)
     bed.apply(pod("after", container(gpu="1", gpumem="1000")))
     bed.await_running("after")
@@ -63,7 +65,7 @@ def test_a_pod_that_goes_while_the_agent_is_away_goes_when_it_is_back(bed: Bed) 
 
     bed.start_agent()
 
-    until(lambda: not bed.files(), what="the claim is unprepared", timeout_s=60)
+    until(lambda: not bed.files(), what="the claim is unprepared")
 
 
 def test_a_rolling_update_leaves_no_gap(bed: Bed) -> None:
@@ -82,7 +84,7 @@ def test_a_rolling_update_leaves_no_gap(bed: Bed) -> None:
     for number in range(3):
         assert restarts(bed.await_running(f"during-{number}")) == [0]
         bed.await_running(f"after-{number}")
-    until(lambda: len(bed.files()) == 12, what="six claims are left", timeout_s=60)
+    until(lambda: len(bed.files()) == 12, what="six claims are left")
     bed.delete_pods()
     bed.stop_agent(name="agent-new")
     bed.start_agent()
@@ -127,7 +129,7 @@ def test_a_deleted_slice_is_back_at_once(bed: Bed) -> None:
         found = bed.slice()
         return found is not None and found["metadata"]["uid"] != old["metadata"]["uid"]
 
-    until(is_new, what="the slice is back", timeout_s=30)
+    until(is_new, what="the slice is back")
 
 
 def test_a_node_made_anew_has_its_cards(bed: Bed) -> None:
@@ -141,7 +143,7 @@ def test_a_node_made_anew_has_its_cards(bed: Bed) -> None:
         found = bed.slice()
         return found is not None and found["metadata"]["ownerReferences"][0]["uid"] != old
 
-    until(owner, what="the slice belongs to the new node", timeout_s=60)
+    until(owner, what="the slice belongs to the new node")
     bed.apply(pod("after", container(gpu="1", gpumem="1000")))
     bed.await_running("after")
 
@@ -160,28 +162,40 @@ def test_a_pod_whose_claim_cannot_be_read_waits_with_the_reason_and_starts_later
     until(
         lambda: "could not be read from the API server" in bed.events("early"),
         what="the events of the pod say why",
-        timeout_s=120,
     )
     assert bed.files() == []
 
     bed.stop_agent()
     bed.start_agent()
-    bed.await_running("early", timeout_s=180)
+    bed.await_running("early")
+
+
+# Tells that it was asked to end, and ends when it is let go.
+_LINGERS: Final = (
+    "trap 'touch /signs/asked' TERM; echo END; until test -e /signs/go; do sleep 0.1; done"
+)
 
 
 def test_a_pod_that_ends_while_the_api_server_is_away_leaves_nothing(bed: Bed) -> None:
-    stubborn = pod("late", container(gpu="1", gpumem="1000"), terminationGracePeriodSeconds=3)
-    bed.apply(stubborn)
-    bed.await_running("late")
+    signs = bed.cluster.directory / "signs"
+    signs.mkdir()
+    lingering = container(command=_LINGERS, gpu="1", gpumem="1000")
+    lingering["volumeMounts"] = [{"name": "signs", "mountPath": "/signs"}]
+    volume = {"name": "signs", "hostPath": {"path": str(signs)}}
+    bed.apply(pod("late", lingering, volumes=[volume], terminationGracePeriodSeconds=600))
+    bed.told("late")
     bed.api.delete("pods", "late", namespace=NAMESPACE, wait=False)
+    # What the kubelet has not heard by then it hears only from the API server that comes back.
+    until((signs / "asked").exists, what="the kubelet ends the pod")
     bed.cluster.processes[API_SERVER].stop()
     try:
-        until(lambda: not bed.files(), what="the claim is unprepared", timeout_s=120)
+        assert bed.files(), "the pod still runs"
+        (signs / "go").touch()
+        until(lambda: not bed.files(), what="the claim is unprepared")
     finally:
         bed.cluster.restart(API_SERVER)
 
     until(
         lambda: bed.api.find("pods", "late", namespace=NAMESPACE) is None,
         what="the pod is gone",
-        timeout_s=120,
     )

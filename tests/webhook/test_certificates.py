@@ -49,7 +49,7 @@ class Replica:
         """Run meanwhile, from the first certificate on."""
         task = asyncio.create_task(self.source.run())
         try:
-            await asyncio.wait_for(self.certificate.loaded(), timeout=10)
+            await asyncio.wait_for(self.certificate.loaded(), timeout=60)
             yield
         finally:
             task.cancel()
@@ -93,7 +93,7 @@ def trusted(api: ApiDouble, kind: str = MUTATING) -> bytes:
 
 async def until(api: ApiDouble, condition: Callable[[], bool]) -> None:
     """Wait for a request that makes the condition true."""
-    async with asyncio.timeout(10), api.arrived:
+    async with asyncio.timeout(60), api.arrived:
         await api.arrived.wait_for(condition)
 
 

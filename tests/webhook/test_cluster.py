@@ -20,7 +20,7 @@ async def following(api: ApiDouble, directory: Path, policy: Policy) -> AsyncIte
         cluster = Cluster(session, policy)
         assert not all(holds() for holds in cluster.checks.values())
         task = asyncio.create_task(cluster.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not all(holds() for holds in cluster.checks.values()):  # noqa: ASYNC110 - polled by kubelets too
                 await asyncio.sleep(0)
         yield cluster

@@ -84,7 +84,7 @@ async def serving(
     async with await Session.connect(config) as session:
         cluster = Cluster(session, Policy())
         task = asyncio.create_task(cluster.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not all(holds() for holds in cluster.checks.values()):  # noqa: ASYNC110 - polled
                 await asyncio.sleep(0)
         yield create_app(
@@ -165,7 +165,7 @@ async def test_the_series_go_with_the_quota(tmp_path: Path, templates: MemoryTem
         async with serving(api, tmp_path, templates) as app:
             before = (await get(app, "/metrics")).text
             await api.remove("resourcequotas", "team", "gpus")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while (after := (await get(app, "/metrics")).text).count("quota_used{"):  # noqa: ASYNC110 - scraped
                     await asyncio.sleep(0)
 

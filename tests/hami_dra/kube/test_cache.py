@@ -39,14 +39,14 @@ class Followed:
         """Wait for a change that makes the condition true."""
         while not condition():
             self._news.clear()
-            await asyncio.wait_for(self._news.wait(), timeout=10)
+            await asyncio.wait_for(self._news.wait(), timeout=60)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Followed"]:
         """Run the cache meanwhile, from its first list on."""
         task = asyncio.create_task(self.cache.run())
         try:
-            await asyncio.wait_for(self.cache.synced(), timeout=10)
+            await asyncio.wait_for(self.cache.synced(), timeout=60)
             yield self
         finally:
             task.cancel()

@@ -30,7 +30,7 @@ async def known(
     await api.put(KIND, a_slice("a100-80g", "n1"))
     found = ClusterCards(session, DRIVER, backoff=backoff())
     task = asyncio.create_task(found.run())
-    await asyncio.wait_for(found.synced(), timeout=10)
+    await asyncio.wait_for(found.synced(), timeout=60)
     await api.called(f"WATCH {SLICES}", 1)
     yield found
     task.cancel()

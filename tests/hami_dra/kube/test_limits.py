@@ -43,7 +43,7 @@ async def test_several_ranges_of_a_namespace_add_up_and_follow_changes(
     task = asyncio.create_task(known.run())
     both = NamespaceLimits(maximum=frozenset({GPU}), minimum=frozenset({MEMORY}))
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await _until(known, "team", both)
         assert known.is_synced
         assert known.current("other") == known.current("nowhere") == NamespaceLimits()

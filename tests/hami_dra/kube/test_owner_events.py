@@ -37,7 +37,7 @@ def owned(uid: str = "u-1", **changes: object) -> Json:
 async def telling(session: Session) -> AsyncIterator[OwnerEvents]:
     events = OwnerEvents(session, "webhook-1", now=lambda: NOW, pace_s=0)
     task = asyncio.create_task(events.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         yield events
     task.cancel()
     with suppress(asyncio.CancelledError):

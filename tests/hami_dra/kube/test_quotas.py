@@ -67,7 +67,7 @@ def start(session: Session, backoff: Callable[[], Backoff]) -> Start:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - the public sign of progress
             await asyncio.sleep(0)
 

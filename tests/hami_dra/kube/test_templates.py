@@ -47,9 +47,10 @@ def as_stored(template: Template) -> Json:
 async def templates(
     api: ApiDouble, session: Session, backoff: Callable[[], Backoff]
 ) -> AsyncIterator[ClusterTemplates]:
-    store = ClusterTemplates(session, backoff=backoff())
+    # What an answer may take is no matter here, and a machine may stand still for seconds.
+    store = ClusterTemplates(session, backoff=backoff(), patience_s=60)
     task = asyncio.create_task(store.run())
-    await asyncio.wait_for(store.synced(), timeout=10)
+    await asyncio.wait_for(store.synced(), timeout=60)
     await api.called(WATCH, 1)
     yield store
     task.cancel()
@@ -74,7 +75,7 @@ async def test_a_template_seen_at_the_start_costs_nothing(
     await api.put(KIND, as_stored(a_template()))
     store = ClusterTemplates(session, backoff=backoff())
     task = asyncio.create_task(store.run())
-    await asyncio.wait_for(store.synced(), timeout=10)
+    await asyncio.wait_for(store.synced(), timeout=60)
 
     assert await store.ensure("team", a_template()) == Outcome.KNOWN
     assert api.count(CREATE) == 0
@@ -175,7 +176,7 @@ async def test_a_template_deleted_later_is_created_again(
     await templates.ensure("team", a_template())
     await api.remove(KIND, "team", a_template().name)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await templates.ensure("team", a_template()) == Outcome.KNOWN:  # noqa: ASYNC110 - the store has no event for it
             await asyncio.sleep(0)
 
