@@ -30,10 +30,9 @@ int vgpu_mem_create(
     CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* prop,
     unsigned long long flags)
 {
-    bool is_on_device = prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    if (!is_on_device || !vgpu_is_limited() || !vgpu_device(prop->location.id))
+    int ordinal = prop ? vgpu_ordinal_at(&prop->location) : -1;
+    if (ordinal < 0 || !vgpu_is_limited() || !vgpu_device(ordinal))
         return real(handle, bytes, prop, flags);
-    int ordinal = prop->location.id;
     if (!vgpu_charge(ordinal, VGPU_DATA, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     int result = real(handle, bytes, prop, flags);

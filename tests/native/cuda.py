@@ -150,10 +150,22 @@ class Cuda:
     def synchronize(self) -> int:
         return self.call("cuStreamSynchronize", None)
 
-    def pool(self, location_type: int = 1) -> Any:
+    def pool(self, location_type: int = 1, allocation_type: int = 1) -> Any:
         pool = ctypes.c_void_p()
-        props = PoolProps(type=1, location=Location(location_type, self.device))
+        props = PoolProps(type=allocation_type, location=Location(location_type, self.device))
         assert self.call("cuMemPoolCreate", ctypes.byref(pool), ctypes.byref(props)) == OK
+        return pool
+
+    def default_pool(self, device: int) -> Any:
+        pool = ctypes.c_void_p()
+        assert self.call("cuDeviceGetDefaultMemPool", ctypes.byref(pool), device) == OK
+        return pool
+
+    def host_pool(self) -> Any:
+        """Return the default pool of the host's memory."""
+        pool, host = ctypes.c_void_p(), Location(2, 0)
+        call = ("cuMemGetDefaultMemPool", ctypes.byref(pool), ctypes.byref(host), 1)
+        assert self.call(*call) == OK
         return pool
 
     def create(self, size: int, location_type: int = 1) -> tuple[int, int]:

@@ -161,9 +161,9 @@ def test_a_wrapper_finds_the_next_function_and_not_itself(
     before_us = _lines(container, program, f"{library} {built.library}")
     behind_us = _lines(container, program, str(built.library))
 
-    assert before_us == ["wrapped 1", "2 0 13000 1"]
+    assert before_us == ["wrapped 1", "2 0 13050 1"]
     # A library that is loaded behind us is not called by name, as the name is ours.
-    assert behind_us[-1] == "2 0 13000 1"
+    assert behind_us[-1] == "2 0 13050 1"
 
 
 @pytest.mark.foreign

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from hami_dra.node import limit_files
-from hami_dra.node.limits import Control, DeviceLimit, DriverUsage
+from hami_dra.node.limits import ClaimFlag, Control, DeviceLimit, DriverUsage
 from tests.native.conftest import UUIDS, Container
 
 PATHS = {
@@ -13,10 +13,15 @@ PATHS = {
     "cuMemAllocPitch": "cuda.pitched(1 << 20, {size} >> 20)[0]",
     "cuMemAllocManaged": "cuda.managed({size})[0]",
     "cuMemCreate": "cuda.create({size})[0]",
+    "cuMemCreate in a locality domain": "cuda.create({size}, location_type=6)[0]",
     "cuMemAllocAsync": "cuda.alloc_async({size})[0]",
     "cuMemAllocAsync, per thread": "cuda.alloc_async({size}, suffix='_ptsz')[0]",
     "cuMemAllocFromPoolAsync": "cuda.alloc_from(cuda.pool(), {size})[0]",
     "cuMemAllocFromPoolAsync, per thread": "cuda.alloc_from(cuda.pool(), {size}, '_ptsz')[0]",
+    "pool of a locality domain": "cuda.alloc_from(cuda.pool(6), {size})[0]",
+    "pool of managed memory": "cuda.alloc_from(cuda.pool(1, 2), {size})[0]",
+    "pool of managed memory without a place": "cuda.alloc_from(cuda.pool(0, 2), {size})[0]",
+    "pool after hundreds": "[cuda.pool() for _ in range(300)] and cuda.alloc_from(cuda.pool(), {size})[0]",
     "cuArrayCreate": "cuda.array2d(1 << 20, {size} >> 20)[0]",
     "cuArray3DCreate": "cuda.array3d(1 << 10, 1 << 10, {size} >> 20)[0]",
     "cuMipmappedArrayCreate": "cuda.mipmapped(1 << 20, {size} >> 20, 3)[0]",
@@ -193,6 +198,67 @@ def test_memory_on_the_host_is_not_charged(limited: Container) -> None:
     """)
 
     assert told == [0, 0, 0]
+
+
+@pytest.mark.parametrize("version", [12040, 13000, 13050])
+@pytest.mark.parametrize("pool", ["cuda.host_pool()", "cuda.pool(2)"])
+def test_pools_on_the_host_are_not_charged(limited: Container, pool: str, version: int) -> None:
+    if version < 13000:
+        pool = "cuda.pool(2)"
+    told = limited.run(
+        f"""
+        cuda = Cuda()
+        pool = {pool}
+        tell([cuda.alloc_from(pool, 4000 * MIB)[0], cuda.used()])
+        """,
+        VGPU_FAKE_VERSION=str(version),
+    )
+
+    assert told == [0, 0]
+
+
+@pytest.mark.parametrize("version", [12040, 13050])
+def test_the_pool_of_another_card_is_charged_there(container: Container, version: int) -> None:
+    """A pool serves streams of any card."""
+    container.claim(DeviceLimit(UUIDS[0], 1000 << 20), DeviceLimit(UUIDS[1], 100 << 20))
+
+    told = container.run(
+        """
+        cuda = Cuda(1)
+        own = cuda.pool()
+        cuda.use(0)
+        pools = [cuda.default_pool(1), own]
+        beyond = [cuda.alloc_from(pool, 200 * MIB)[0] for pool in pools]
+        within = cuda.alloc_from(pools[0], 64 * MIB)[0]
+        first = cuda.used()
+        cuda.use(1)
+        tell([beyond, within, first, cuda.used() >> 20, cuda.fake_used(1) >> 20])
+        """,
+        VGPU_FAKE_VERSION=str(version),
+    )
+
+    assert told == [[2, 2], 0, 0, 64, 64]
+
+
+def test_a_limited_card_is_reached_through_no_stream_of_another(container: Container) -> None:
+    container.claim(DeviceLimit(UUIDS[1], 100 << 20))
+
+    assert (
+        container.run("cuda = Cuda(0); tell(cuda.alloc_from(cuda.default_pool(1), 200 * MIB)[0])")
+        == 2
+    )
+
+
+def test_managed_pools_are_charged_as_managed_memory_is(container: Container) -> None:
+    container.claim(DeviceLimit(UUIDS[0], 100 << 20), flags=ClaimFlag.IGNORE_MANAGED)
+
+    told = container.run("""
+        cuda = Cuda()
+        pools = [cuda.pool(1, 2), cuda.pool(0, 2)]
+        tell([[cuda.alloc_from(pool, 200 * MIB)[0] for pool in pools], cuda.alloc_async(200 * MIB)[0]])
+    """)
+
+    assert told == [[0, 0], 2]
 
 
 def test_a_thread_without_a_context_is_charged_where_its_call_says(limited: Container) -> None:

@@ -56,7 +56,7 @@ FAKE_EXPORT CUresult cuInit(unsigned int flags)
 FAKE_EXPORT CUresult cuDriverGetVersion(int* version)
 {
     ENTER(cuDriverGetVersion);
-    *version = 13000;
+    *version = fake_version();
     return CUDA_SUCCESS;
 }
 

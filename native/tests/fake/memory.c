@@ -235,6 +235,14 @@ FAKE_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, int advic
 
 static uint64_t next_handle = 0x1000;
 
+/* The card of a place, or -1 for the host's memory. */
+int fake_device_at(const CUmemLocation* location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE                ? location->id
+        : location->type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN ? location->id & 0xff
+                                                                        : -1;
+}
+
 FAKE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
     const CUmemAllocationProp* prop, unsigned long long flags)
 {
@@ -242,11 +250,10 @@ FAKE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t by
     (void)flags;
     if (!handle || !prop || !bytes || bytes % GRANULARITY)
         return CUDA_ERROR_INVALID_VALUE;
-    bool is_device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    if (is_device && (prop->location.id < 0 || prop->location.id >= fake_device_count()))
+    int device = fake_device_at(&prop->location);
+    if (device >= fake_device_count())
         return CUDA_ERROR_INVALID_DEVICE;
-    int device = is_device ? prop->location.id : -1;
-    if (is_device && !fake_take(device, bytes))
+    if (device >= 0 && !fake_take(device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
     *handle = next_handle++;
