@@ -59,6 +59,7 @@ int vgpu_primary_release(int (*real)(CUdevice), CUdevice device)
     if (result == CUDA_SUCCESS && context && !is_active(device)) {
         drop(context);
         vgpu_pools_refresh(device);
+        vgpu_graphs_refresh(device);
     }
     return result;
 }

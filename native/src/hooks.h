@@ -70,6 +70,7 @@ int vgpu_graph_instantiate_flags(
 int vgpu_graph_instantiate_params(int (*real)(CUgraphExec*, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*),
     CUgraphExec*, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*);
 int vgpu_graph_launch(int (*real)(CUgraphExec, CUstream), CUgraphExec, CUstream);
+int vgpu_graph_upload(int (*real)(CUgraphExec, CUstream), CUgraphExec, CUstream);
 int vgpu_graph_exec_destroy(int (*real)(CUgraphExec), CUgraphExec);
 int vgpu_graph_trim(int (*real)(CUdevice), CUdevice);
 

@@ -153,14 +153,6 @@ void vgpu_pools_refresh(int ordinal)
     pthread_mutex_unlock(&pools_lock);
 }
 
-static bool is_capturing(CUstream stream)
-{
-    int status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return (uintptr_t)stream > 2 && HAS(cuStreamIsCapturing)
-        && DRIVER(cuStreamIsCapturing)(stream, &status) == CUDA_SUCCESS
-        && status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 /* Whether the pool can serve the bytes from what it keeps back. */
 static bool has_kept(const struct pool* pool, uint64_t bytes)
 {
@@ -186,7 +178,7 @@ static enum verdict admit(struct attempt* attempt, CUstream stream)
     attempt->spare = attempt->bytes;
     if (vgpu_try_charge(ordinal, VGPU_POOL, attempt->bytes))
         return GO;
-    if (is_capturing(stream))
+    if (vgpu_is_capturing(stream))
         return PASS;
     bool is_room = vgpu_reap(vgpu_device(ordinal)) && vgpu_try_charge(ordinal, VGPU_POOL, attempt->bytes);
     if (is_room || (vgpu_graphs_reclaim(ordinal) && vgpu_try_charge(ordinal, VGPU_POOL, attempt->bytes)))

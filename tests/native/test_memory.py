@@ -27,6 +27,16 @@ PATHS = {
     "cuMipmappedArrayCreate": "cuda.mipmapped(1 << 20, {size} >> 20, 3)[0]",
     "graph memory node": "cuda.launch_graph(cuda.graph({size}))",
     "graph memory node, per thread": "cuda.launch_graph(cuda.graph({size}), '_ptsz')",
+    "graph that is uploaded": "cuda.upload(cuda.graph({size}))",
+    "graph that is uploaded, per thread": "cuda.upload(cuda.graph({size}), '_ptsz')",
+    "graph that is uploaded as it is made": "cuda.instantiate_and_upload(cuda.blueprint({{0: {size}}}))",
+    "graph that is uploaded as it is made, per thread": (
+        "cuda.instantiate_and_upload(cuda.blueprint({{0: {size}}}), '_ptsz')"
+    ),
+    "graph in a graph": "cuda.launch_graph(cuda.instantiate(cuda.nest(cuda.blueprint({{0: {size}}}))))",
+    "graph with memory on two cards": (
+        "cuda.launch_graph(cuda.instantiate(cuda.blueprint({{0: {size}, 1: MIB}})))"
+    ),
 }
 
 
@@ -80,6 +90,7 @@ ROUND_TRIPS = {
         "graph = cuda.graph(SIZE); cuda.launch_graph(graph)\n"
         "        cuda.call('cuGraphExecDestroy', graph); cuda.call('cuDeviceGraphMemTrim', 0)"
     ),
+    "graph, by a reset": "cuda.launch_graph(cuda.graph(SIZE)); cuda.call('cuDevicePrimaryCtxReset_v2', 0)",
     "reset": "cuda.alloc(SIZE); cuda.array2d(1 << 10, 1 << 10); cuda.call('cuDevicePrimaryCtxReset_v2', 0)",
     "last release": "cuda.alloc(SIZE); cuda.call('cuDevicePrimaryCtxRelease_v2', 0)",
     "context": (
@@ -113,6 +124,8 @@ def test_what_is_freed_is_free_again(limited: Container, way: str) -> None:
         ("cuArray3DCreate_v2", "cuda.array3d(1024, 1024, 1)[0]"),
         ("cuMipmappedArrayCreate", "cuda.mipmapped(1024, 1024, 1)[0]"),
         ("cuGraphLaunch", "cuda.launch_graph(graph)"),
+        ("cuGraphUpload", "cuda.upload(graph)"),
+        ("cuGraphInstantiateWithParams", "cuda.instantiate_and_upload(cuda.blueprint({0: MIB}))"),
     ],
 )
 def test_what_the_driver_does_not_give_is_not_charged(
@@ -316,15 +329,53 @@ def test_an_allocation_takes_back_what_pools_and_graphs_keep(limited: Container)
     assert told == [0, 0, 900]
 
 
-def test_captured_allocations_cost_nothing_until_their_graph_runs(limited: Container) -> None:
-    told = limited.run("""
+@pytest.mark.parametrize("take", ["cuda.launch_graph(graph)", "cuda.upload(graph)"])
+def test_a_graph_takes_back_what_pools_and_other_graphs_keep(limited: Container, take: str) -> None:
+    told = limited.run(f"""
+        cuda = Cuda()
+        pool = cuda.pool()
+        keep = ctypes.c_uint64(2**40)
+        cuda.call("cuMemPoolSetAttribute", pool, 4, ctypes.byref(keep))
+        cuda.free_async(cuda.alloc_from(pool, 320 * MIB)[1])
+        other = cuda.graph(320 * MIB)
+        cuda.launch_graph(other)
+        cuda.call("cuGraphExecDestroy", other)
+        graph = cuda.graph(900 * MIB)
+        tell([{take}, cuda.used() >> 20, cuda.fake_used() >> 20])
+    """)
+
+    assert told == [0, 900, 900]
+
+
+def test_the_memory_of_a_graph_is_charged_to_the_cards_it_is_on(container: Container) -> None:
+    container.claim(DeviceLimit(UUIDS[0], 100 << 20), DeviceLimit(UUIDS[1], 300 << 20))
+
+    told = container.run("""
+        cuda = Cuda()
+        beyond = cuda.launch_graph(cuda.instantiate(cuda.blueprint({1: 50 * MIB, 0: 200 * MIB})))
+        within = cuda.instantiate(cuda.blueprint({0: 50 * MIB, 1: 200 * MIB}))
+        results = [cuda.launch_graph(within), cuda.launch_graph(within)]
+        first = cuda.used() >> 20
+        cuda.use(1)
+        tell([beyond, results, first, cuda.used() >> 20, cuda.fake_used(0) >> 20, cuda.fake_used(1) >> 20])
+    """)
+
+    assert told == [2, [0, 0], 50, 200, 50, 200]
+
+
+@pytest.mark.parametrize(
+    ("stream", "suffix"), [("cuda.stream()", ""), ("None", "_ptsz"), ("ctypes.c_void_p(2)", "")]
+)
+def test_captured_allocations_cost_nothing_until_their_graph_runs(
+    limited: Container, stream: str, suffix: str
+) -> None:
+    told = limited.run(f"""
         cuda = Cuda()
         cuda.alloc(900 * MIB)
-        stream, graph, instance = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-        cuda.call("cuStreamCreate", ctypes.byref(stream), 0)
-        cuda.call("cuStreamBeginCapture_v2", stream, 0)
-        captured = cuda.alloc_async(500 * MIB, stream)[0]
-        cuda.call("cuStreamEndCapture", stream, ctypes.byref(graph))
+        stream, graph, instance = {stream}, ctypes.c_void_p(), ctypes.c_void_p()
+        cuda.call("cuStreamBeginCapture_v2{suffix}", stream, 0)
+        captured = cuda.alloc_async(500 * MIB, stream, "{suffix}")[0]
+        cuda.call("cuStreamEndCapture{suffix}", stream, ctypes.byref(graph))
         cuda.call("cuGraphInstantiateWithFlags", ctypes.byref(instance), graph, ctypes.c_uint64(0))
         tell([captured, cuda.used() >> 20, cuda.launch_graph(instance), cuda.fake_used() >> 20])
     """)

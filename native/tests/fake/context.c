@@ -153,8 +153,10 @@ static CUresult release_primary(CUdevice device, bool is_reset)
         primary[device].references--;
     bool is_last = primary[device].references == 0;
     pthread_mutex_unlock(&lock);
-    if (is_last)
+    if (is_last) {
         fake_drop_owner(&primary[device], device);
+        fake_graphs_end(device);
+    }
     return CUDA_SUCCESS;
 }
 

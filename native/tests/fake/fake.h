@@ -131,8 +131,12 @@ bool fake_find_containing(uint64_t address, int kind, struct fake_record* found)
 /* pool.c, graph.c, event.c, launch.c */
 CUresult fake_pool_free(struct fake_record record);
 void fake_pools_settle(int device);
+void fake_graphs_end(int device);
 bool fake_capturing(CUstream stream);
 bool fake_is_any_capturing(void);
+#define FAKE_OWN_STREAM ((CUstream)2)
+/* What the functions of the per-thread form mean by NULL. */
+static inline CUstream fake_own(CUstream stream) { return stream ? stream : FAKE_OWN_STREAM; }
 FAKE_EXPORT uint64_t fake_spoiled_captures(void);
 FAKE_EXPORT uint64_t fake_marked_stream(void);
 int fake_stream_device(CUstream stream);

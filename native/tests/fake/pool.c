@@ -103,7 +103,7 @@ FAKE_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstrea
 FAKE_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream stream)
 {
     ENTER(cuMemAllocAsync_ptsz);
-    return allocate(address, bytes, NULL, stream);
+    return allocate(address, bytes, NULL, fake_own(stream));
 }
 
 FAKE_EXPORT CUresult cuMemAllocFromPoolAsync(
@@ -117,7 +117,7 @@ FAKE_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(
     CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
     ENTER(cuMemAllocFromPoolAsync_ptsz);
-    return pool ? allocate(address, bytes, pool, stream) : CUDA_ERROR_INVALID_VALUE;
+    return pool ? allocate(address, bytes, pool, fake_own(stream)) : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult free_async(CUdeviceptr address)
