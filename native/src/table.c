@@ -107,16 +107,30 @@ bool vgpu_table_get(struct vgpu_table* table, uint64_t key, struct vgpu_record* 
     return record != NULL;
 }
 
-uint32_t vgpu_table_count(struct vgpu_table* table, uint64_t key, int32_t delta)
+void vgpu_table_refer(struct vgpu_table* table, uint64_t key)
 {
     struct vgpu_shard* shard = shard_of(table, key);
     pthread_mutex_lock(&shard->lock);
     struct vgpu_record* record = key ? find(shard, key) : NULL;
-    uint32_t before = record ? record->count : 0;
     if (record)
-        record->count = before + (uint32_t)delta;
+        record->count++;
     pthread_mutex_unlock(&shard->lock);
-    return before;
+}
+
+bool vgpu_table_unrefer(struct vgpu_table* table, uint64_t key, uint64_t owner, struct vgpu_record* taken)
+{
+    struct vgpu_shard* shard = shard_of(table, key);
+    pthread_mutex_lock(&shard->lock);
+    struct vgpu_record* record = key ? find(shard, key) : NULL;
+    bool is_last = record && record->owner == owner && record->count <= 1;
+    if (is_last) {
+        *taken = *record;
+        erase(shard, (size_t)(record - shard->records));
+    } else if (record && record->owner == owner) {
+        record->count--;
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return is_last;
 }
 
 bool vgpu_table_take_any(struct vgpu_table* table,

@@ -201,6 +201,53 @@ def test_one_unmap_may_end_several_mappings(limited: Container) -> None:
     assert told == [30, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [("cuMemRelease", "cuda.release(handle)"), ("cuMemUnmap", "cuda.unmap(address, size)")],
+)
+def test_a_handle_may_be_given_out_again_before_its_end_returns(
+    limited: Container, name: str, end: str
+) -> None:
+    """Another thread gets the number while the call that freed it still runs."""
+    told = limited.run(f"""
+        cuda = Cuda()
+        size = 100 * MIB
+        handle = cuda.create(size)[1]
+        if {name!r} == "cuMemUnmap":
+            address = cuda.map(handle, size)
+            cuda.release(handle)
+        made = []
+        then = ctypes.CFUNCTYPE(None)(lambda: made.append(cuda.create(3 * size)[1]))
+        cuda.driver.fake_at_end({name.encode()!r}, then)
+        ended = {end}
+        meanwhile = cuda.used() >> 20
+        tell([ended, made == [handle], meanwhile, cuda.release(made[0]), cuda.used()])
+    """)
+
+    assert told == [0, True, 300, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [("cuMemRelease", "cuda.release(handle)"), ("cuMemUnmap", "cuda.unmap(address, size)")],
+)
+def test_virtual_memory_that_the_driver_keeps_stays_charged(
+    limited: Container, name: str, end: str
+) -> None:
+    told = limited.run(f"""
+        cuda = Cuda()
+        size = 100 * MIB
+        handle = cuda.create(size)[1]
+        address = cuda.map(handle, size) if {name!r} == "cuMemUnmap" else 0
+        if address:
+            cuda.release(handle)
+        cuda.fail({name!r}, 719)
+        tell([{end}, cuda.used() >> 20, {end}, cuda.used()])
+    """)
+
+    assert told == [719, 100, 0, 0]
+
+
 def test_memory_on_the_host_is_not_charged(limited: Container) -> None:
     told = limited.run("""
         cuda = Cuda()

@@ -90,6 +90,8 @@ extern _Atomic uint64_t fake_counts[FAKE_FUNCTIONS];
 extern _Atomic int fake_failing; /* a fake_function, or -1 */
 CUresult fake_scripted(enum fake_function function);
 FAKE_EXPORT uint64_t fake_calls(const char* symbol);
+CUresult fake_ended(enum fake_function function, CUresult result);
+FAKE_EXPORT void fake_at_end(const char* symbol, void (*then)(void));
 FAKE_EXPORT void fake_fail(const char* symbol, int after, CUresult code);
 
 #define ENTER(symbol)                                                                                        \

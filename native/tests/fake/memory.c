@@ -234,6 +234,7 @@ FAKE_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, int advic
 /* Virtual memory: owner counts the references of an object, by handles and by mappings. */
 
 static uint64_t next_handle = 0x1000;
+static uint64_t last_handle; /* freed last, and given out again, as addresses are */
 
 /* The card of a place, or -1 for the host's memory. */
 int fake_device_at(const CUmemLocation* location)
@@ -256,7 +257,8 @@ FAKE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t by
     if (device >= 0 && !fake_take(device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
-    *handle = next_handle++;
+    *handle = last_handle ? last_handle : next_handle++;
+    last_handle = 0;
     pthread_mutex_unlock(&lock);
     fake_insert((struct fake_record) { *handle, bytes, (void*)1, device, FAKE_HANDLE });
     return CUDA_SUCCESS;
@@ -268,17 +270,22 @@ static CUresult add_reference(CUmemGenericAllocationHandle handle, intptr_t delt
     if (!fake_remove(handle, FAKE_HANDLE, &found))
         return CUDA_ERROR_INVALID_VALUE;
     found.owner = (void*)((intptr_t)found.owner + delta);
-    if (found.owner)
+    if (found.owner) {
         fake_insert(found);
-    else if (found.device >= 0)
+        return CUDA_SUCCESS;
+    }
+    if (found.device >= 0)
         fake_give(found.device, found.bytes);
+    pthread_mutex_lock(&lock);
+    last_handle = handle;
+    pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
 
 FAKE_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     ENTER(cuMemRelease);
-    return add_reference(handle, -1);
+    return fake_ended(FAKE_cuMemRelease, add_reference(handle, -1));
 }
 
 FAKE_EXPORT CUresult cuMemAddressReserve(
@@ -320,7 +327,7 @@ FAKE_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
         add_reference((uintptr_t)found.owner, -1);
         done += found.bytes;
     }
-    return CUDA_SUCCESS;
+    return fake_ended(FAKE_cuMemUnmap, CUDA_SUCCESS);
 }
 
 FAKE_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address)
