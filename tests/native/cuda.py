@@ -254,8 +254,10 @@ class Cuda:
         result = self.call("cuArray3DCreate_v2", ctypes.byref(array), ctypes.byref(shape))
         return result, array
 
-    def mipmapped(self, width: int, height: int, levels: int) -> tuple[int, Any]:
-        array, shape = ctypes.c_void_p(), Array3D(width, height, 0, 1, 1, 0)
+    def mipmapped(
+        self, width: int, height: int, levels: int, *, depth: int = 0, flags: int = 0, form: int = 1
+    ) -> tuple[int, Any]:
+        array, shape = ctypes.c_void_p(), Array3D(width, height, depth, form, 1, flags)
         result = self.call(
             "cuMipmappedArrayCreate", ctypes.byref(array), ctypes.byref(shape), levels
         )

@@ -321,6 +321,33 @@ def test_managed_pools_are_charged_as_managed_memory_is(container: Container) ->
     assert told == [[0, 0], 2]
 
 
+_SHAPES = {
+    "volume": "1 << 10, 1 << 10, 5, depth=16",
+    "layers": "1 << 10, 1 << 10, 5, depth=16, flags=1",
+    "layers of one line": "1 << 12, 0, 5, depth=2048, flags=1",
+    "cube": "1 << 10, 1 << 10, 5, depth=6, flags=4",
+    "layers of cubes": "1 << 10, 1 << 10, 5, depth=12, flags=5",
+    **{f"format {form:#x}": f"1 << 10, 1 << 10, 5, form={form}" for form in range(0xC0, 0xCC)},
+}
+
+
+def test_arrays_are_charged_by_their_shape(limited: Container) -> None:
+    told = limited.run(f"""
+        cuda = Cuda()
+        told = {{}}
+        for name, shape in {_SHAPES!r}.items():
+            result, array = eval(f"cuda.mipmapped({{shape}})")
+            told[name] = [result, cuda.used(), cuda.fake_used()]
+            cuda.call("cuMipmappedArrayDestroy", array)
+        tell([told, cuda.used()])
+    """)
+
+    books, rest = told
+    assert [name for name, (result, ours, _) in books.items() if result or ours < 1 << 20] == []
+    assert [name for name, (_, ours, card) in books.items() if ours != card] == []
+    assert rest == 0
+
+
 def test_a_thread_without_a_context_is_charged_where_its_call_says(limited: Container) -> None:
     """Only what names its device can be allocated there; all else is the driver's to refuse."""
     told = limited.run("""

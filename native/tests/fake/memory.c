@@ -358,8 +358,10 @@ static CUresult make_array(void** array, uint64_t asked)
 static uint64_t element_bytes(int format, unsigned int channels)
 {
     uint64_t bytes = format == 0x20 || format == 0x03 || format == 0x0a ? 4
-        : format == 0x02 || format == 0x09 || format == 0x10            ? 2
-                                                                        : 1;
+        : format == 0x02 || format == 0x09 || format == 0x10 || (format >= 0xc3 && format <= 0xc5)
+            || (format >= 0xc9 && format <= 0xcb)
+        ? 2
+        : 1;
     return bytes * channels;
 }
 
@@ -367,7 +369,8 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR* d, unsigned int level
 {
     uint64_t width = d->Width >> level ? d->Width >> level : 1;
     uint64_t height = d->Height >> level ? d->Height >> level : 1;
-    uint64_t depth = d->Depth >> level ? d->Depth >> level : 1;
+    bool is_layered = d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+    uint64_t depth = is_layered ? d->Depth : d->Depth >> level ? d->Depth >> level : 1;
     return width * height * depth * element_bytes(d->Format, d->NumChannels);
 }
 
