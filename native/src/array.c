@@ -153,9 +153,12 @@ static bool is_of_context(const struct vgpu_record* record, const void* context)
     return record->owner == (uintptr_t)context;
 }
 
+static void give_back(const struct vgpu_record* record)
+{
+    vgpu_release(record->device, VGPU_ARRAY, record->bytes);
+}
+
 void vgpu_arrays_drop(const void* context)
 {
-    struct vgpu_record record;
-    while (vgpu_table_take_any(&arrays, is_of_context, context, &record))
-        vgpu_release(record.device, VGPU_ARRAY, record.bytes);
+    vgpu_table_take_all(&arrays, is_of_context, context, give_back);
 }

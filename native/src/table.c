@@ -133,26 +133,32 @@ bool vgpu_table_unrefer(struct vgpu_table* table, uint64_t key, uint64_t owner, 
     return is_last;
 }
 
-bool vgpu_table_take_any(struct vgpu_table* table,
+/* Erasing moves only records that were not looked at, or did not match, to where it erased: it stays there.
+ */
+static void take_matching(struct vgpu_shard* shard,
     bool (*matches)(const struct vgpu_record* record, const void* argument), const void* argument,
-    struct vgpu_record* taken)
+    void (*each)(const struct vgpu_record* taken))
+{
+    for (size_t i = 0; i < shard->capacity;) {
+        struct vgpu_record* record = &shard->records[i];
+        if (!record->key || !matches(record, argument)) {
+            i++;
+            continue;
+        }
+        each(record);
+        erase(shard, i);
+    }
+}
+
+void vgpu_table_take_all(struct vgpu_table* table,
+    bool (*matches)(const struct vgpu_record* record, const void* argument), const void* argument,
+    void (*each)(const struct vgpu_record* taken))
 {
     for (int number = 0; number < VGPU_SHARDS; number++) {
-        struct vgpu_shard* shard = &table->shards[number];
-        bool is_found = false;
-        pthread_mutex_lock(&shard->lock);
-        for (size_t i = 0; i < shard->capacity && !is_found; i++) {
-            if (!shard->records[i].key || !matches(&shard->records[i], argument))
-                continue;
-            *taken = shard->records[i];
-            erase(shard, i);
-            is_found = true;
-        }
-        pthread_mutex_unlock(&shard->lock);
-        if (is_found)
-            return true;
+        pthread_mutex_lock(&table->shards[number].lock);
+        take_matching(&table->shards[number], matches, argument, each);
+        pthread_mutex_unlock(&table->shards[number].lock);
     }
-    return false;
 }
 
 void vgpu_table_forget(struct vgpu_table* table)

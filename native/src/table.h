@@ -43,10 +43,10 @@ void vgpu_table_refer(struct vgpu_table* table, uint64_t key);
 /* Takes a reference off the record of this owner; true when it was the last, and the record was taken. */
 bool vgpu_table_unrefer(struct vgpu_table* table, uint64_t key, uint64_t owner, struct vgpu_record* taken);
 
-/* Takes one record for which `matches` says yes; for rare events, as it looks at all. */
-bool vgpu_table_take_any(struct vgpu_table* table,
+/* Takes all records for which `matches` says yes, and shows each to `each`; looks at every record once. */
+void vgpu_table_take_all(struct vgpu_table* table,
     bool (*matches)(const struct vgpu_record* record, const void* argument), const void* argument,
-    struct vgpu_record* taken);
+    void (*each)(const struct vgpu_record* taken));
 
 /* Forgets all, without regard to locks: for a forked child, which alone remains. */
 void vgpu_table_forget(struct vgpu_table* table);

@@ -96,6 +96,8 @@ static bool begins_in(const struct vgpu_record* record, const void* argument)
     return record->key >= range->address && record->key - range->address < range->bytes;
 }
 
+static void end_mapping(const struct vgpu_record* mapping) { unrefer(mapping->owner, mapping->count); }
+
 /* A range may hold several mappings; in the usual case it is one that begins with it. */
 int vgpu_mem_unmap(int (*real)(CUdeviceptr, size_t), CUdeviceptr address, size_t bytes)
 {
@@ -105,12 +107,12 @@ int vgpu_mem_unmap(int (*real)(CUdeviceptr, size_t), CUdeviceptr address, size_t
         return result;
     uint64_t covered = 0;
     while (covered < bytes && vgpu_table_take(&mappings, address + covered, &record)) {
-        unrefer(record.owner, record.count);
+        end_mapping(&record);
         covered += record.bytes;
     }
     const struct range rest = { address + covered, covered < bytes ? bytes - covered : 0 };
-    while (rest.bytes && vgpu_table_take_any(&mappings, begins_in, &rest, &record))
-        unrefer(record.owner, record.count);
+    if (rest.bytes)
+        vgpu_table_take_all(&mappings, begins_in, &rest, end_mapping);
     return result;
 }
 
