@@ -23,6 +23,7 @@ int vgpu_get_proc_address_v2(
 /* context.c */
 int vgpu_init(int (*real)(unsigned int), unsigned int);
 int vgpu_context_destroy(int (*real)(CUcontext), CUcontext);
+int vgpu_context_detach(int (*real)(CUcontext), CUcontext);
 int vgpu_primary_release(int (*real)(CUdevice), CUdevice);
 
 /* memory.c */

@@ -93,6 +93,10 @@ ROUND_TRIPS = {
     "graph, by a reset": "cuda.launch_graph(cuda.graph(SIZE)); cuda.call('cuDevicePrimaryCtxReset_v2', 0)",
     "reset": "cuda.alloc(SIZE); cuda.array2d(1 << 10, 1 << 10); cuda.call('cuDevicePrimaryCtxReset_v2', 0)",
     "last release": "cuda.alloc(SIZE); cuda.call('cuDevicePrimaryCtxRelease_v2', 0)",
+    "detached context": (
+        "other = ctypes.c_void_p(); cuda.call('cuCtxCreate_v2', ctypes.byref(other), 0, 0)\n"
+        "        cuda.alloc(SIZE); cuda.array2d(1 << 10, 1 << 10); cuda.call('cuCtxDetach', other); cuda.use(0)"
+    ),
     "context": (
         "other = ctypes.c_void_p(); cuda.call('cuCtxCreate_v2', ctypes.byref(other), 0, 0)\n"
         "        cuda.alloc(SIZE); cuda.call('cuCtxDestroy_v2', other); cuda.use(0)"
@@ -111,6 +115,21 @@ def test_what_is_freed_is_free_again(limited: Container, way: str) -> None:
     """)
 
     assert told == [0, 0]
+
+
+def test_a_context_that_is_attached_twice_ends_at_the_second_detach(limited: Container) -> None:
+    told = limited.run("""
+        cuda = Cuda()
+        other = ctypes.c_void_p()
+        cuda.call("cuCtxCreate_v2", ctypes.byref(other), 0, 0)
+        cuda.call("cuCtxAttach", ctypes.byref(other), 0)
+        cuda.alloc(100 * MIB)
+        results = [cuda.call("cuCtxDetach", other), cuda.used() >> 20, cuda.call("cuCtxDetach", other)]
+        cuda.use(0)
+        tell([results, cuda.used()])
+    """)
+
+    assert told == [[0, 100, 0], 0]
 
 
 @pytest.mark.parametrize(

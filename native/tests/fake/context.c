@@ -200,6 +200,7 @@ FAKE_EXPORT CUresult cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUde
     (void)flags;
     CUcontext made = calloc(1, sizeof *made);
     made->device = device;
+    made->references = 1;
     if (depth == STACK)
         return CUDA_ERROR_INVALID_CONTEXT;
     stack[depth++] = made;
@@ -207,10 +208,8 @@ FAKE_EXPORT CUresult cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUde
     return CUDA_SUCCESS;
 }
 
-FAKE_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
+static CUresult destroy(CUcontext context)
 {
-    ENTER(cuCtxDestroy_v2);
-    NEED_INIT();
     if (!context || context->is_primary)
         return CUDA_ERROR_INVALID_CONTEXT;
     fake_drop_owner(context, context->device);
@@ -219,6 +218,33 @@ FAKE_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
             stack[i] = NULL;
     free(context);
     return CUDA_SUCCESS;
+}
+
+FAKE_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    ENTER(cuCtxDestroy_v2);
+    NEED_INIT();
+    return destroy(context);
+}
+
+FAKE_EXPORT CUresult cuCtxAttach(CUcontext* context, unsigned int flags)
+{
+    ENTER(cuCtxAttach);
+    NEED_INIT();
+    if (flags || !fake_context() || fake_context()->is_primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *context = fake_context();
+    (*context)->references++;
+    return CUDA_SUCCESS;
+}
+
+FAKE_EXPORT CUresult cuCtxDetach(CUcontext context)
+{
+    ENTER(cuCtxDetach);
+    NEED_INIT();
+    if (!context || context->is_primary || context != fake_context())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return --context->references ? CUDA_SUCCESS : destroy(context);
 }
 
 FAKE_EXPORT CUresult cuCtxSetCurrent(CUcontext context)
