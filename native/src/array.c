@@ -18,10 +18,22 @@ static uint64_t channel_bytes(int format)
     switch (format) {
     case 0x01: /* unsigned 8 */
     case 0x08: /* signed 8 */
+    case 0xc0: /* normalised, unsigned 8, of one channel, two and four */
+    case 0xc1:
+    case 0xc2:
+    case 0xc6: /* signed */
+    case 0xc7:
+    case 0xc8:
         return 1;
     case 0x02: /* unsigned 16 */
     case 0x09: /* signed 16 */
     case 0x10: /* half */
+    case 0xc3: /* normalised, unsigned 16 */
+    case 0xc4:
+    case 0xc5:
+    case 0xc9: /* signed */
+    case 0xca:
+    case 0xcb:
         return 2;
     default:
         return 4;
@@ -35,10 +47,12 @@ static uint64_t side(size_t full, unsigned int level)
     return level < 64 && full >> level ? full >> level : 1;
 }
 
+/* Layers, and the six sides of a cube, are as many at each level. */
 static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR* shape, unsigned int level)
 {
-    uint64_t elements
-        = product(product(side(shape->Width, level), side(shape->Height, level)), side(shape->Depth, level));
+    bool is_layered = shape->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+    uint64_t depth = side(shape->Depth, is_layered ? 0 : level);
+    uint64_t elements = product(product(side(shape->Width, level), side(shape->Height, level)), depth);
     return product(elements, product(channel_bytes(shape->Format), shape->NumChannels));
 }
 
@@ -139,9 +153,12 @@ static bool is_of_context(const struct vgpu_record* record, const void* context)
     return record->owner == (uintptr_t)context;
 }
 
+static void give_back(const struct vgpu_record* record)
+{
+    vgpu_release(record->device, VGPU_ARRAY, record->bytes);
+}
+
 void vgpu_arrays_drop(const void* context)
 {
-    struct vgpu_record record;
-    while (vgpu_table_take_any(&arrays, is_of_context, context, &record))
-        vgpu_release(record.device, VGPU_ARRAY, record.bytes);
+    vgpu_table_take_all(&arrays, is_of_context, context, give_back);
 }

@@ -29,6 +29,20 @@ int vgpu_context_destroy(int (*real)(CUcontext), CUcontext context)
     return result;
 }
 
+/* The older way to end a context, which programs for all versions take: it must be current, and is not any
+ * more once its last user has gone. */
+int vgpu_context_detach(int (*real)(CUcontext), CUcontext context)
+{
+    CUcontext now = NULL;
+    if (vgpu_is_limited())
+        vgpu_marks_drop(context);
+    int result = real(context);
+    if (result == CUDA_SUCCESS && vgpu_is_limited()
+        && (DRIVER(cuCtxGetCurrent)(&now) != CUDA_SUCCESS || now != context))
+        drop(context);
+    return result;
+}
+
 static bool is_active(CUdevice device)
 {
     unsigned int flags;
@@ -59,6 +73,7 @@ int vgpu_primary_release(int (*real)(CUdevice), CUdevice device)
     if (result == CUDA_SUCCESS && context && !is_active(device)) {
         drop(context);
         vgpu_pools_refresh(device);
+        vgpu_graphs_refresh(device);
     }
     return result;
 }

@@ -135,6 +135,18 @@ struct vgpu_device* vgpu_device(int ordinal)
     return is_known && devices[ordinal].part_count ? &devices[ordinal] : NULL;
 }
 
+int vgpu_ordinal_at(const CUmemLocation* location)
+{
+    switch (location->type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+        return location->id;
+    case CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN:
+        return location->id & 0xff;
+    default:
+        return -1;
+    }
+}
+
 int vgpu_ordinal_count(void) { return ordinal_count; }
 
 void vgpu_contexts_changed(void) { atomic_fetch_add_explicit(&contexts_epoch, 1, memory_order_release); }

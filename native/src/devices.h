@@ -40,6 +40,8 @@ static inline bool vgpu_is_limited(void)
 
 /* NULL for an ordinal that is not limited. */
 struct vgpu_device* vgpu_device(int ordinal);
+/* The ordinal of the GPU that memory of this place is on; -1 for memory of the host. */
+int vgpu_ordinal_at(const CUmemLocation* location);
 int vgpu_ordinal_count(void);
 /* Fills in the parts of a GPU whose uuid is set; `ordinal` counts only for limits of the environment. */
 void vgpu_find_parts(struct vgpu_device* device, int ordinal);

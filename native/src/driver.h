@@ -58,4 +58,17 @@ static inline void* vgpu_real_of(enum vgpu_hook hook)
 #undef NEED
 #define DRIVER(symbol) driver_##symbol()
 
+/* The default stream of each thread, by number; functions of the per-thread form mean it by NULL. */
+#define VGPU_OWN_STREAM ((CUstream)2)
+
+/* Whether a stream is being captured. The default stream that all threads share cannot be, and is not asked:
+ * to ask while another thread captures would spoil that capture. */
+static inline bool vgpu_is_capturing(CUstream stream)
+{
+    int status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return (uintptr_t)stream >= (uintptr_t)VGPU_OWN_STREAM && HAS(cuStreamIsCapturing)
+        && DRIVER(cuStreamIsCapturing)(stream, &status) == CUDA_SUCCESS
+        && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 #endif

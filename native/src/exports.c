@@ -17,7 +17,7 @@ static inline CUstream vgpu_first_stream(const CUDA_LAUNCH_PARAMS* list)
 
 /* Functions of the per-thread form mean another stream by NULL. */
 #define STREAM_0(stream) (stream)
-#define STREAM_1(stream) ((stream) ? (stream) : (CUstream)2)
+#define STREAM_1(stream) ((stream) ? (stream) : VGPU_OWN_STREAM)
 
 #define WITH_REAL(...) (real, __VA_ARGS__)
 

@@ -23,6 +23,7 @@ int vgpu_get_proc_address_v2(
 /* context.c */
 int vgpu_init(int (*real)(unsigned int), unsigned int);
 int vgpu_context_destroy(int (*real)(CUcontext), CUcontext);
+int vgpu_context_detach(int (*real)(CUcontext), CUcontext);
 int vgpu_primary_release(int (*real)(CUdevice), CUdevice);
 
 /* memory.c */
@@ -70,6 +71,7 @@ int vgpu_graph_instantiate_flags(
 int vgpu_graph_instantiate_params(int (*real)(CUgraphExec*, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*),
     CUgraphExec*, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*);
 int vgpu_graph_launch(int (*real)(CUgraphExec, CUstream), CUgraphExec, CUstream);
+int vgpu_graph_upload(int (*real)(CUgraphExec, CUstream), CUgraphExec, CUstream);
 int vgpu_graph_exec_destroy(int (*real)(CUgraphExec), CUgraphExec);
 int vgpu_graph_trim(int (*real)(CUdevice), CUdevice);
 

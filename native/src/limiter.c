@@ -142,14 +142,6 @@ void vgpu_limiter_start(void)
     look(__atomic_load_n(generation, __ATOMIC_ACQUIRE));
 }
 
-static bool is_capturing(CUstream stream)
-{
-    int status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return (uintptr_t)stream > 2 && HAS(cuStreamIsCapturing)
-        && DRIVER(cuStreamIsCapturing)(stream, &status) == CUDA_SUCCESS
-        && status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 /* Takes what the agent measured into the budget; skips one that is being written. */
 static void true_up(const struct vgpu_control* control, uint32_t number, struct vgpu_usage_device* budget)
 {
@@ -265,7 +257,7 @@ bool vgpu_gate(CUstream stream, uint32_t launches)
         return false;
     uint64_t state = refreshed();
     struct vgpu_device* device = state & 1 ? current_device() : NULL;
-    if (!device || is_capturing(stream))
+    if (!device || vgpu_is_capturing(stream))
         return false;
     if (UNLIKELY(batch.left < launches || batch.device != device || batch.state != state)) {
         abandon();

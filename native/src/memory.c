@@ -114,9 +114,12 @@ static bool is_of_context(const struct vgpu_record* record, const void* context)
     return record->owner == (uintptr_t)context && record->kind != VGPU_POOL;
 }
 
+static void give_back(const struct vgpu_record* record)
+{
+    vgpu_release(record->device, record->kind, record->bytes);
+}
+
 void vgpu_memory_drop(const void* context)
 {
-    struct vgpu_record record;
-    while (vgpu_table_take_any(&addresses, is_of_context, context, &record))
-        vgpu_release(record.device, record.kind, record.bytes);
+    vgpu_table_take_all(&addresses, is_of_context, context, give_back);
 }

@@ -8,24 +8,28 @@
 #include "devices.h"
 #include "forget.h"
 #include "hooks.h"
+#include "pool_place.h"
 #include "reclaim.h"
 #include "table.h"
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#define POOLS 128
+#define FIRST 64
 
 struct pool {
     CUmemoryPool handle; /* NULL is a free entry */
-    int ordinal; /* -1 for a pool in host memory, which is not charged */
+    int ordinal; /* -1 for a pool that is not charged, such as one of host memory */
     bool is_destroyed; /* the driver keeps it until its last allocation is freed, but answers no question */
     uint64_t charged;
     uint64_t live; /* bytes of allocations that were not freed */
 };
 
 /* Guarded by pools_lock; pool_count may be read without it, to learn that there is none. */
-static struct pool pools[POOLS];
+static struct pool first[FIRST];
+static struct pool* pools = first;
+static int room = FIRST;
 static _Atomic int pool_count; /* entries ever used */
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -33,28 +37,50 @@ void vgpu_pools_forget(void)
 {
     static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
     pools_lock = unlocked;
-    memset(pools, 0, sizeof pools);
+    if (pools != first)
+        munmap(pools, (size_t)room * sizeof *pools);
+    memset(first, 0, sizeof first);
+    pools = first;
+    room = FIRST;
     atomic_store(&pool_count, 0);
 }
 
 static struct pool* find(CUmemoryPool handle)
 {
-    for (int i = 0; i < POOLS; i++)
+    for (int i = 0; i < atomic_load(&pool_count); i++)
         if (pools[i].handle == handle && !pools[i].is_destroyed)
             return &pools[i];
     return NULL;
 }
 
-static struct pool* find_or_add(CUmemoryPool handle, int ordinal)
+/* From mmap, because malloc may be the application's own and call us. */
+static bool grow(void)
 {
-    struct pool* pool = find(handle);
-    struct pool* unused = pool ? pool : find(NULL);
-    if (!pool && unused) {
-        *unused = (struct pool) { .handle = handle, .ordinal = ordinal };
-        if (unused - pools >= atomic_load(&pool_count))
-            atomic_store(&pool_count, (int)(unused - pools) + 1);
+    size_t bytes = (size_t)room * sizeof *pools;
+    void* memory = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    memcpy(memory, pools, bytes);
+    if (pools != first)
+        munmap(pools, bytes);
+    pools = memory;
+    room *= 2;
+    return true;
+}
+
+/* NULL when there is no memory for one more. */
+static struct pool* add(CUmemoryPool handle, int ordinal)
+{
+    struct pool* pool = find(NULL);
+    int count = atomic_load(&pool_count);
+    if (!pool) {
+        if (count == room && !grow())
+            return NULL;
+        pool = &pools[count];
+        atomic_store(&pool_count, count + 1);
     }
-    return unused;
+    *pool = (struct pool) { .handle = handle, .ordinal = ordinal };
+    return pool;
 }
 
 static bool ask(CUmemoryPool handle, int attribute, uint64_t* bytes)
@@ -127,14 +153,6 @@ void vgpu_pools_refresh(int ordinal)
     pthread_mutex_unlock(&pools_lock);
 }
 
-static bool is_capturing(CUstream stream)
-{
-    int status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return (uintptr_t)stream > 2 && HAS(cuStreamIsCapturing)
-        && DRIVER(cuStreamIsCapturing)(stream, &status) == CUDA_SUCCESS
-        && status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 /* Whether the pool can serve the bytes from what it keeps back. */
 static bool has_kept(const struct pool* pool, uint64_t bytes)
 {
@@ -160,7 +178,7 @@ static enum verdict admit(struct attempt* attempt, CUstream stream)
     attempt->spare = attempt->bytes;
     if (vgpu_try_charge(ordinal, VGPU_POOL, attempt->bytes))
         return GO;
-    if (is_capturing(stream))
+    if (vgpu_is_capturing(stream))
         return PASS;
     bool is_room = vgpu_reap(vgpu_device(ordinal)) && vgpu_try_charge(ordinal, VGPU_POOL, attempt->bytes);
     if (is_room || (vgpu_graphs_reclaim(ordinal) && vgpu_try_charge(ordinal, VGPU_POOL, attempt->bytes)))
@@ -179,15 +197,20 @@ static enum verdict admit(struct attempt* attempt, CUstream stream)
 static enum verdict begin(struct attempt* attempt, CUmemoryPool handle, size_t bytes, CUstream stream)
 {
     struct vgpu_place place;
-    if (!vgpu_at_stream(stream, &place))
+    int here = vgpu_at_stream(stream, &place) ? place.ordinal : -1;
+    if (!vgpu_is_limited())
         return PASS;
     if (!handle
-        && (!HAS(cuDeviceGetMemPool) || DRIVER(cuDeviceGetMemPool)(&handle, place.ordinal) != CUDA_SUCCESS))
+        && (here < 0 || !HAS(cuDeviceGetMemPool)
+            || DRIVER(cuDeviceGetMemPool)(&handle, here) != CUDA_SUCCESS))
         return PASS;
     pthread_mutex_lock(&pools_lock);
-    *attempt = (struct attempt) { .pool = find_or_add(handle, place.ordinal), .bytes = bytes };
-    bool is_charged = attempt->pool && attempt->pool->ordinal >= 0;
-    enum verdict verdict = is_charged ? admit(attempt, stream) : PASS;
+    struct pool* pool = find(handle);
+    int ordinal = pool ? pool->ordinal : vgpu_pool_found_at(handle, here);
+    if (!pool && ordinal >= 0)
+        pool = add(handle, ordinal);
+    *attempt = (struct attempt) { .pool = pool, .bytes = bytes };
+    enum verdict verdict = ordinal < 0 ? PASS : pool ? admit(attempt, stream) : REFUSE;
     if (verdict != GO)
         pthread_mutex_unlock(&pools_lock);
     return verdict;
@@ -246,7 +269,7 @@ int vgpu_mem_alloc_from_pool(int (*real)(CUdeviceptr*, size_t, CUmemoryPool, CUs
 
 static struct pool* of_record(const struct vgpu_record* record)
 {
-    for (int i = 0; i < POOLS; i++)
+    for (int i = 0; i < atomic_load(&pool_count); i++)
         if ((uintptr_t)pools[i].handle == record->owner && pools[i].live >= record->bytes)
             return &pools[i];
     return NULL;
@@ -265,16 +288,16 @@ void vgpu_pool_freed(const struct vgpu_record* record)
     pthread_mutex_unlock(&pools_lock);
 }
 
+/* A pool of no place is charged where it is first used. */
 int vgpu_pool_create(
     int (*real)(CUmemoryPool*, const CUmemPoolProps*), CUmemoryPool* pool, const CUmemPoolProps* props)
 {
     int result = real(pool, props);
-    if (result != CUDA_SUCCESS || !vgpu_is_limited())
+    if (result != CUDA_SUCCESS || !vgpu_is_limited() || props->location.type == CU_MEM_LOCATION_TYPE_NONE)
         return result;
-    bool is_on_device
-        = props->location.type == CU_MEM_LOCATION_TYPE_DEVICE && vgpu_device(props->location.id);
+    int ordinal = vgpu_pool_made_at(props);
     pthread_mutex_lock(&pools_lock);
-    find_or_add(*pool, is_on_device ? props->location.id : -1);
+    add(*pool, ordinal);
     pthread_mutex_unlock(&pools_lock);
     return result;
 }

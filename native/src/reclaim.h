@@ -15,6 +15,9 @@ bool vgpu_graphs_reclaim(int ordinal);
 /* Brings the charge of all pools of a GPU to what the driver says they hold. */
 void vgpu_pools_refresh(int ordinal);
 
+/* The same of the graphs of a GPU whose primary context ended. */
+void vgpu_graphs_refresh(int ordinal);
+
 /* An allocation of a pool was freed. */
 void vgpu_pool_freed(const struct vgpu_record* record);
 

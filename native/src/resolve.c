@@ -164,15 +164,28 @@ static void publish(struct map* map, const struct map* built)
     pthread_mutex_unlock(&resolve_lock);
 }
 
-/*
- * The map of a library that the process has loaded, or NULL.
- * may_load: also load it, because a program that is linked against it already calls us.
- */
-static struct map* mapped(bool is_nvml, bool may_load)
+/* Our own questions to the loader leave no error for the program to find. */
+static void clear_error(void)
 {
-    struct map* map = is_nvml ? &nvml_map : &cuda_map;
-    if (LIKELY(atomic_load_explicit(&map->is_mapped, memory_order_acquire)))
-        return map;
+    if (vgpu_libc_has(VGPU_DL))
+        LIBC(dlerror)();
+}
+
+/* Leaves the error of a name that is nowhere, and returns NULL. */
+static void* missing(const char* name)
+{
+    static void* _Atomic libc;
+    if (!vgpu_libc_find(VGPU_DL))
+        return NULL;
+    if (!atomic_load_explicit(&libc, memory_order_relaxed))
+        atomic_store_explicit(
+            &libc, LIBC(dlopen)("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), memory_order_relaxed);
+    /* Closing it would take the error back. */
+    return vgpu_real_symbol(atomic_load_explicit(&libc, memory_order_relaxed), name);
+}
+
+static struct map* open_map(struct map* map, bool is_nvml, bool may_load)
+{
     const char* library = is_nvml ? "libnvidia-ml.so.1" : "libcuda.so.1";
     if (!vgpu_libc_find(VGPU_DL))
         return NULL;
@@ -186,6 +199,20 @@ static struct map* mapped(bool is_nvml, bool may_load)
     struct map built = { .count = 0 };
     build(&built, handle, is_nvml);
     publish(map, &built);
+    return map;
+}
+
+/*
+ * The map of a library that the process has loaded, or NULL.
+ * may_load: also load it, because a program that is linked against it already calls us.
+ */
+static struct map* mapped(bool is_nvml, bool may_load)
+{
+    struct map* map = is_nvml ? &nvml_map : &cuda_map;
+    if (LIKELY(atomic_load_explicit(&map->is_mapped, memory_order_acquire)))
+        return map;
+    map = open_map(map, is_nvml, may_load);
+    clear_error();
     return map;
 }
 
@@ -217,7 +244,7 @@ static bool is_in_this_library(const void* address)
     return (uintptr_t)address >= (uintptr_t)__ehdr_start && (uintptr_t)address < (uintptr_t)_end;
 }
 
-/* The first library after the caller's, in the order of loading, that defines the name itself. */
+/* The first other library after the caller's, in the order of loading, that defines the name itself. */
 static void* after_caller(const void* caller, const char* name)
 {
     Dl_info info;
@@ -230,7 +257,8 @@ static void* after_caller(const void* caller, const char* name)
         void* found = handle ? vgpu_real_symbol(handle, name) : NULL;
         if (handle)
             LIBC(dlclose)(handle);
-        if (found && LIBC(dladdr)(found, &info) && (uintptr_t)info.dli_fbase == (uintptr_t)map->l_addr)
+        if (found && !is_in_this_library(found) && LIBC(dladdr)(found, &info)
+            && (uintptr_t)info.dli_fbase == (uintptr_t)map->l_addr)
             return found;
     }
     return NULL;
@@ -250,7 +278,10 @@ static struct vgpu_lookup look_around(void* handle, int number, const void* call
     void* swapped = map && found ? ours_for(map, found) : NULL;
     if (map && !found && atomic_load_explicit(&vgpu_real[number], memory_order_acquire))
         swapped = ours[number];
-    return (struct vgpu_lookup) { swapped ? swapped : found, 1 };
+    found = swapped ? swapped : found;
+    if (found)
+        clear_error();
+    return (struct vgpu_lookup) { found ? found : missing(name), 1 };
 }
 
 /* What dlsym answers for a name of CUDA or NVML. is_final 0 asks the caller to jump to the real dlsym. */

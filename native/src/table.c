@@ -107,38 +107,58 @@ bool vgpu_table_get(struct vgpu_table* table, uint64_t key, struct vgpu_record* 
     return record != NULL;
 }
 
-uint32_t vgpu_table_count(struct vgpu_table* table, uint64_t key, int32_t delta)
+void vgpu_table_refer(struct vgpu_table* table, uint64_t key)
 {
     struct vgpu_shard* shard = shard_of(table, key);
     pthread_mutex_lock(&shard->lock);
     struct vgpu_record* record = key ? find(shard, key) : NULL;
-    uint32_t before = record ? record->count : 0;
     if (record)
-        record->count = before + (uint32_t)delta;
+        record->count++;
     pthread_mutex_unlock(&shard->lock);
-    return before;
 }
 
-bool vgpu_table_take_any(struct vgpu_table* table,
+bool vgpu_table_unrefer(struct vgpu_table* table, uint64_t key, uint64_t owner, struct vgpu_record* taken)
+{
+    struct vgpu_shard* shard = shard_of(table, key);
+    pthread_mutex_lock(&shard->lock);
+    struct vgpu_record* record = key ? find(shard, key) : NULL;
+    bool is_last = record && record->owner == owner && record->count <= 1;
+    if (is_last) {
+        *taken = *record;
+        erase(shard, (size_t)(record - shard->records));
+    } else if (record && record->owner == owner) {
+        record->count--;
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return is_last;
+}
+
+/* Erasing moves only records that were not looked at, or did not match, to where it erased: it stays there.
+ */
+static void take_matching(struct vgpu_shard* shard,
     bool (*matches)(const struct vgpu_record* record, const void* argument), const void* argument,
-    struct vgpu_record* taken)
+    void (*each)(const struct vgpu_record* taken))
+{
+    for (size_t i = 0; i < shard->capacity;) {
+        struct vgpu_record* record = &shard->records[i];
+        if (!record->key || !matches(record, argument)) {
+            i++;
+            continue;
+        }
+        each(record);
+        erase(shard, i);
+    }
+}
+
+void vgpu_table_take_all(struct vgpu_table* table,
+    bool (*matches)(const struct vgpu_record* record, const void* argument), const void* argument,
+    void (*each)(const struct vgpu_record* taken))
 {
     for (int number = 0; number < VGPU_SHARDS; number++) {
-        struct vgpu_shard* shard = &table->shards[number];
-        bool is_found = false;
-        pthread_mutex_lock(&shard->lock);
-        for (size_t i = 0; i < shard->capacity && !is_found; i++) {
-            if (!shard->records[i].key || !matches(&shard->records[i], argument))
-                continue;
-            *taken = shard->records[i];
-            erase(shard, i);
-            is_found = true;
-        }
-        pthread_mutex_unlock(&shard->lock);
-        if (is_found)
-            return true;
+        pthread_mutex_lock(&table->shards[number].lock);
+        take_matching(&table->shards[number], matches, argument, each);
+        pthread_mutex_unlock(&table->shards[number].lock);
     }
-    return false;
 }
 
 void vgpu_table_forget(struct vgpu_table* table)

@@ -11,7 +11,7 @@
 struct vgpu_record {
     uint64_t key; /* not 0 */
     uint64_t bytes;
-    uint64_t owner; /* the context or pool whose end takes it along */
+    uint64_t owner; /* the context or pool whose end takes it along, or what tells two of one key apart */
     uint16_t device; /* CUDA ordinal */
     uint16_t kind; /* enum vgpu_kind */
     uint32_t count; /* references, where there are any */
@@ -37,13 +37,16 @@ bool vgpu_table_put(struct vgpu_table* table, struct vgpu_record record);
 bool vgpu_table_take(struct vgpu_table* table, uint64_t key, struct vgpu_record* taken);
 bool vgpu_table_get(struct vgpu_table* table, uint64_t key, struct vgpu_record* found);
 
-/* Adds to the count of a record; what it was before, or 0 when there is none. */
-uint32_t vgpu_table_count(struct vgpu_table* table, uint64_t key, int32_t delta);
+/* Adds a reference to a record, if there is one. */
+void vgpu_table_refer(struct vgpu_table* table, uint64_t key);
 
-/* Takes one record for which `matches` says yes; for rare events, as it looks at all. */
-bool vgpu_table_take_any(struct vgpu_table* table,
+/* Takes a reference off the record of this owner; true when it was the last, and the record was taken. */
+bool vgpu_table_unrefer(struct vgpu_table* table, uint64_t key, uint64_t owner, struct vgpu_record* taken);
+
+/* Takes all records for which `matches` says yes, and shows each to `each`; looks at every record once. */
+void vgpu_table_take_all(struct vgpu_table* table,
     bool (*matches)(const struct vgpu_record* record, const void* argument), const void* argument,
-    struct vgpu_record* taken);
+    void (*each)(const struct vgpu_record* taken));
 
 /* Forgets all, without regard to locks: for a forked child, which alone remains. */
 void vgpu_table_forget(struct vgpu_table* table);

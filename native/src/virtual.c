@@ -1,14 +1,18 @@
 /*
  * Virtual memory: cuMemCreate makes memory, and it lives as long as a handle or a mapping refers to it.
  * The record of a handle counts both; the charge ends when the count does.
+ *
+ * The driver may give a handle out again to another thread before the call that ended it is back here, so
+ * each memory has a number of its own, and what ends refers to that.
  */
 #include "devices.h"
 #include "forget.h"
 #include "hooks.h"
 #include "table.h"
 
-static struct vgpu_table handles;
-static struct vgpu_table mappings; /* by address; the owner is the handle */
+static struct vgpu_table handles; /* the owner is the number of the memory */
+static struct vgpu_table mappings; /* by address; the owner is the handle, the count the number */
+static _Atomic uint32_t last_number;
 
 void vgpu_virtual_forget(void)
 {
@@ -16,13 +20,26 @@ void vgpu_virtual_forget(void)
     vgpu_table_forget(&mappings);
 }
 
-static void refer(uint64_t handle) { vgpu_table_count(&handles, handle, 1); }
-
-static void unrefer(uint64_t handle)
+static void give_back(const struct vgpu_record* memory)
 {
-    struct vgpu_record record;
-    if (vgpu_table_count(&handles, handle, -1) == 1 && vgpu_table_take(&handles, handle, &record))
-        vgpu_release(record.device, VGPU_DATA, record.bytes);
+    vgpu_release(memory->device, VGPU_DATA, memory->bytes);
+}
+
+static void unrefer(uint64_t handle, uint64_t number)
+{
+    struct vgpu_record last;
+    if (vgpu_table_unrefer(&handles, handle, number, &last))
+        give_back(&last);
+}
+
+/* Whatever had this handle before has ended. */
+static void remember(CUmemGenericAllocationHandle handle, size_t bytes, int ordinal)
+{
+    struct vgpu_record former;
+    uint32_t number = atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed) + 1;
+    if (vgpu_table_take(&handles, handle, &former))
+        give_back(&former);
+    vgpu_table_put(&handles, (struct vgpu_record) { handle, bytes, number, (uint16_t)ordinal, VGPU_DATA, 1 });
 }
 
 int vgpu_mem_create(
@@ -30,15 +47,14 @@ int vgpu_mem_create(
     CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* prop,
     unsigned long long flags)
 {
-    bool is_on_device = prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    if (!is_on_device || !vgpu_is_limited() || !vgpu_device(prop->location.id))
+    int ordinal = prop ? vgpu_ordinal_at(&prop->location) : -1;
+    if (ordinal < 0 || !vgpu_is_limited() || !vgpu_device(ordinal))
         return real(handle, bytes, prop, flags);
-    int ordinal = prop->location.id;
     if (!vgpu_charge(ordinal, VGPU_DATA, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     int result = real(handle, bytes, prop, flags);
     if (result == CUDA_SUCCESS)
-        vgpu_table_put(&handles, (struct vgpu_record) { *handle, bytes, 0, (uint16_t)ordinal, VGPU_DATA, 1 });
+        remember(*handle, bytes, ordinal);
     else
         vgpu_release(ordinal, VGPU_DATA, bytes);
     return result;
@@ -46,9 +62,11 @@ int vgpu_mem_create(
 
 int vgpu_mem_release(int (*real)(CUmemGenericAllocationHandle), CUmemGenericAllocationHandle handle)
 {
+    struct vgpu_record memory;
+    bool is_ours = vgpu_is_limited() && vgpu_table_get(&handles, handle, &memory);
     int result = real(handle);
-    if (result == CUDA_SUCCESS && vgpu_is_limited())
-        unrefer(handle);
+    if (is_ours && result == CUDA_SUCCESS)
+        unrefer(handle, memory.owner);
     return result;
 }
 
@@ -56,12 +74,13 @@ int vgpu_mem_map(int (*real)(CUdeviceptr, size_t, size_t, CUmemGenericAllocation
     CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
     unsigned long long flags)
 {
-    struct vgpu_record record;
+    struct vgpu_record memory;
     int result = real(address, bytes, offset, handle, flags);
-    if (result == CUDA_SUCCESS && vgpu_is_limited() && vgpu_table_get(&handles, handle, &record)) {
-        refer(handle);
-        vgpu_table_put(
-            &mappings, (struct vgpu_record) { address, bytes, handle, record.device, VGPU_DATA, 0 });
+    if (result == CUDA_SUCCESS && vgpu_is_limited() && vgpu_table_get(&handles, handle, &memory)) {
+        vgpu_table_refer(&handles, handle);
+        vgpu_table_put(&mappings,
+            (struct vgpu_record) {
+                address, bytes, handle, memory.device, VGPU_DATA, (uint32_t)memory.owner });
     }
     return result;
 }
@@ -77,6 +96,8 @@ static bool begins_in(const struct vgpu_record* record, const void* argument)
     return record->key >= range->address && record->key - range->address < range->bytes;
 }
 
+static void end_mapping(const struct vgpu_record* mapping) { unrefer(mapping->owner, mapping->count); }
+
 /* A range may hold several mappings; in the usual case it is one that begins with it. */
 int vgpu_mem_unmap(int (*real)(CUdeviceptr, size_t), CUdeviceptr address, size_t bytes)
 {
@@ -86,12 +107,12 @@ int vgpu_mem_unmap(int (*real)(CUdeviceptr, size_t), CUdeviceptr address, size_t
         return result;
     uint64_t covered = 0;
     while (covered < bytes && vgpu_table_take(&mappings, address + covered, &record)) {
-        unrefer(record.owner);
+        end_mapping(&record);
         covered += record.bytes;
     }
     const struct range rest = { address + covered, covered < bytes ? bytes - covered : 0 };
-    while (rest.bytes && vgpu_table_take_any(&mappings, begins_in, &rest, &record))
-        unrefer(record.owner);
+    if (rest.bytes)
+        vgpu_table_take_all(&mappings, begins_in, &rest, end_mapping);
     return result;
 }
 
@@ -100,6 +121,6 @@ int vgpu_mem_retain(
 {
     int result = real(handle, address);
     if (result == CUDA_SUCCESS && vgpu_is_limited())
-        refer(*handle);
+        vgpu_table_refer(&handles, *handle);
     return result;
 }

@@ -80,6 +80,29 @@ class AllocNode(ctypes.Structure):
     )
 
 
+class ChildGraph(ctypes.Structure):
+    """CUgraphNodeParams of a child graph; ownership 1 moves it."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("reserved", ctypes.c_int * 3),
+        ("graph", ctypes.c_void_p),
+        ("ownership", ctypes.c_int),
+        ("rest", ctypes.c_ubyte * 228),
+    )
+
+
+class InstantiateParams(ctypes.Structure):
+    """CUDA_GRAPH_INSTANTIATE_PARAMS."""
+
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("stream", ctypes.c_void_p),
+        ("error", ctypes.c_void_p),
+        ("result", ctypes.c_int),
+    )
+
+
 class Cuda:
     """The driver, with a primary context of one device current."""
 
@@ -147,13 +170,30 @@ class Cuda:
     def free_async(self, address: int, suffix: str = "") -> int:
         return self.call("cuMemFreeAsync" + suffix, ctypes.c_uint64(address), None)
 
+    def stream(self) -> Any:
+        stream = ctypes.c_void_p()
+        assert self.call("cuStreamCreate", ctypes.byref(stream), 0) == OK
+        return stream
+
     def synchronize(self) -> int:
         return self.call("cuStreamSynchronize", None)
 
-    def pool(self, location_type: int = 1) -> Any:
+    def pool(self, location_type: int = 1, allocation_type: int = 1) -> Any:
         pool = ctypes.c_void_p()
-        props = PoolProps(type=1, location=Location(location_type, self.device))
+        props = PoolProps(type=allocation_type, location=Location(location_type, self.device))
         assert self.call("cuMemPoolCreate", ctypes.byref(pool), ctypes.byref(props)) == OK
+        return pool
+
+    def default_pool(self, device: int) -> Any:
+        pool = ctypes.c_void_p()
+        assert self.call("cuDeviceGetDefaultMemPool", ctypes.byref(pool), device) == OK
+        return pool
+
+    def host_pool(self) -> Any:
+        """Return the default pool of the host's memory."""
+        pool, host = ctypes.c_void_p(), Location(2, 0)
+        call = ("cuMemGetDefaultMemPool", ctypes.byref(pool), ctypes.byref(host), 1)
+        assert self.call(*call) == OK
         return pool
 
     def create(self, size: int, location_type: int = 1) -> tuple[int, int]:
@@ -214,8 +254,10 @@ class Cuda:
         result = self.call("cuArray3DCreate_v2", ctypes.byref(array), ctypes.byref(shape))
         return result, array
 
-    def mipmapped(self, width: int, height: int, levels: int) -> tuple[int, Any]:
-        array, shape = ctypes.c_void_p(), Array3D(width, height, 0, 1, 1, 0)
+    def mipmapped(
+        self, width: int, height: int, levels: int, *, depth: int = 0, flags: int = 0, form: int = 1
+    ) -> tuple[int, Any]:
+        array, shape = ctypes.c_void_p(), Array3D(width, height, depth, form, 1, flags)
         result = self.call(
             "cuMipmappedArrayCreate", ctypes.byref(array), ctypes.byref(shape), levels
         )
@@ -223,20 +265,47 @@ class Cuda:
 
     def graph(self, size: int = 0, kernels: int = 0, how: str = "WithFlags") -> Any:
         """Instantiate a graph with one memory node, if it has a size, and some kernels."""
-        graph, node, instance = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        return self.instantiate(self.blueprint({self.device: size} if size else {}, kernels), how)
+
+    def blueprint(self, sizes: dict[int, int], kernels: int = 0) -> Any:
+        """Make a graph with one memory node for each size, by card."""
+        graph, node = ctypes.c_void_p(), ctypes.c_void_p()
         assert self.call("cuGraphCreate", ctypes.byref(graph), 0) == OK
-        if size:
-            params = AllocNode(pool=PoolProps(location=Location(1, self.device)), bytes=size)
+        for device, size in sizes.items():
+            params = AllocNode(pool=PoolProps(location=Location(1, device)), bytes=size)
             arguments = (ctypes.byref(node), graph, None, ctypes.c_size_t(0), ctypes.byref(params))
             assert self.call("cuGraphAddMemAllocNode", *arguments) == OK
         for _ in range(kernels):
             kernel = (ctypes.byref(node), graph, None, ctypes.c_size_t(0), None)
             assert self.call("cuGraphAddKernelNode_v2", *kernel) == OK
+        return graph
+
+    def nest(self, child: Any) -> Any:
+        """Make a graph of one node: a graph, which it owns from then on."""
+        graph, node = ctypes.c_void_p(), ctypes.c_void_p()
+        assert self.call("cuGraphCreate", ctypes.byref(graph), 0) == OK
+        params = ChildGraph(type=4, graph=child, ownership=1)
+        more = (graph, None, None, ctypes.c_size_t(0), ctypes.byref(params))
+        assert self.call("cuGraphAddNode_v2", ctypes.byref(node), *more) == OK
+        return graph
+
+    def instantiate(self, graph: Any, how: str = "WithFlags") -> Any:
+        instance = ctypes.c_void_p()
         rest = {"": (None, None, ctypes.c_size_t(0)), "_v2": (None, None, ctypes.c_size_t(0))}
         name, more = "cuGraphInstantiate" + how, rest.get(how, (None,))
         assert self.call(name, ctypes.byref(instance), graph, *more) == OK
         assert self.call("cuGraphDestroy", graph) == OK
         return instance
+
+    def instantiate_and_upload(self, graph: Any, suffix: str = "") -> int:
+        instance, params = ctypes.c_void_p(), InstantiateParams(flags=2)
+        name = "cuGraphInstantiateWithParams" + suffix
+        result = self.call(name, ctypes.byref(instance), graph, ctypes.byref(params))
+        assert self.call("cuGraphDestroy", graph) == OK
+        return result
+
+    def upload(self, instance: Any, suffix: str = "") -> int:
+        return self.call("cuGraphUpload" + suffix, instance, None)
 
     def launch_graph(self, instance: Any, suffix: str = "") -> int:
         return self.call("cuGraphLaunch" + suffix, instance, None)

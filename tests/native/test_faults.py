@@ -159,6 +159,28 @@ def test_a_process_without_address_space_gets_no_memory_beyond_its_limit(
     assert told == [2]
 
 
+@pytest.mark.parametrize("was_pending", [False, True])
+def test_a_message_that_nobody_reads_ends_no_program(
+    limited: Container, *, was_pending: bool
+) -> None:
+    """Its stderr is a pipe without a reader, and it has not chosen to ignore the signal."""
+    told = limited.run(f"""
+        cuda = Cuda()
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        if {was_pending}:
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPIPE])
+            os.kill(os.getpid(), signal.SIGPIPE)
+        reading, writing = os.pipe()
+        os.dup2(writing, 2)
+        os.close(reading)
+        result = cuda.alloc(4000 * MIB)[0]
+        masked = signal.SIGPIPE in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        tell([result, masked, signal.SIGPIPE in signal.sigpending()])
+    """)
+
+    assert told == [2, was_pending, was_pending]
+
+
 def test_claims_that_cannot_be_read_grant_nothing(container: Container) -> None:
     """A directory is expected there; what else stands there tells no limits."""
     container.claims.write_text("")

@@ -142,20 +142,35 @@ def test_an_agent_that_measures_memory_alone_leaves_time_to_the_library(
     assert _budget_of(launcher.path).cost_ns > MS / 2
 
 
-def test_captured_launches_cost_nothing(container: Container) -> None:
+@pytest.mark.parametrize(
+    ("stream", "suffix"),
+    [
+        ("cuda.stream()", ""),
+        ("cuda.stream()", "_ptsz"),
+        ("None", "_ptsz"),
+        ("ctypes.c_void_p(2)", ""),
+    ],
+)
+def test_captured_launches_cost_nothing(container: Container, stream: str, suffix: str) -> None:
+    """In the streams that can be captured: those that were made, and each thread's own default."""
     path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=10))
 
-    container.run("""
+    told = container.run(f"""
         cuda = Cuda()
-        stream = ctypes.c_void_p()
-        cuda.call("cuStreamCreate", ctypes.byref(stream), 0)
-        cuda.call("cuStreamBeginCapture_v2", stream, 0)
+        stream, graph, count = {stream}, ctypes.c_void_p(), ctypes.c_size_t()
+        cuda.driver.fake_spoiled_captures.restype = ctypes.c_uint64
+        assert cuda.call("cuStreamBeginCapture_v2{suffix}", stream, 0) == OK
+        grid = (None, 1, 1, 1, 1, 1, 1, 0, stream)
         for _ in range(50):
-            cuda.launch(stream)
+            assert cuda.call("cuLaunchKernel{suffix}", *grid, None, None) == OK
+        assert cuda.call("cuStreamEndCapture{suffix}", stream, ctypes.byref(graph)) == OK
+        cuda.call("cuGraphGetNodes", graph, None, ctypes.byref(count))
+        tell([count.value, cuda.driver.fake_spoiled_captures()])
     """)
 
     (process,) = limit_files.read_usage(path / "usage", 1)
     assert process.devices[0].launches == 0
+    assert told == [50, 0]
 
 
 @pytest.mark.foreign
@@ -178,6 +193,18 @@ def test_every_way_to_launch_passes_the_gate(container: Container) -> None:
 
     (process,) = limit_files.read_usage(path / "usage", 1)
     assert process.devices[0].launches == 2 * (3 + 10) + 4
+
+
+def test_kernels_of_graphs_in_graphs_count(container: Container) -> None:
+    path = container.claim(DeviceLimit(UUIDS[0], None, core_percent=10))
+
+    container.run("""
+        cuda = Cuda()
+        cuda.launch_graph(cuda.instantiate(cuda.nest(cuda.nest(cuda.blueprint({}, kernels=10)))))
+    """)
+
+    (process,) = limit_files.read_usage(path / "usage", 1)
+    assert process.devices[0].launches == 10
 
 
 _COUNTED = """

@@ -161,9 +161,9 @@ def test_a_wrapper_finds_the_next_function_and_not_itself(
     before_us = _lines(container, program, f"{library} {built.library}")
     behind_us = _lines(container, program, str(built.library))
 
-    assert before_us == ["wrapped 1", "2 0 13000 1"]
+    assert before_us == ["wrapped 1", "2 0 13050 1"]
     # A library that is loaded behind us is not called by name, as the name is ours.
-    assert behind_us[-1] == "2 0 13000 1"
+    assert behind_us[-1] == "2 0 13050 1"
 
 
 @pytest.mark.foreign
@@ -223,6 +223,50 @@ def test_the_program_itself_has_a_driver_only_when_one_is_loaded(
         "self cuInit ours",
         "unhooked cuDriverGetVersion theirs",
     ]
+
+
+@pytest.mark.foreign
+@pytest.mark.parametrize("driver", ["driver", "no driver"])
+def test_look_ups_leave_the_error_that_they_would_leave_without_us(
+    built: Built, container: Container, driver: str
+) -> None:
+    """Programs ask dlerror whether dlsym worked, also of names that only begin like the driver's."""
+    other = built.compile(
+        container.directory / "libother.so",
+        "int curl_easy_init(void) { return 1; } int nvml_other(void) { return 1; }",
+        "-shared",
+        "-fPIC",
+    )
+    source = f"""
+    #include <dlfcn.h>
+    #include <stdio.h>
+    static void ask(const char *where, void *handle, const char *name)
+    {{
+        dlerror();
+        void *found = dlsym(handle, name);
+        int is_error = dlerror() != NULL;
+        printf("%s %s %d %d\\n", where, name, found != NULL, is_error);
+    }}
+    int main(void) {{
+        void *other = dlopen("{other}", RTLD_NOW), *self = dlopen(NULL, RTLD_NOW);
+        const char *names[] = {{ "curl_easy_init", "nvml_other", "cuInit", "cuNoSuch", "cuDriverGetVersion",
+            "nvmlDeviceGetMemoryInfo", "nvmlInit_v2", "getpid" }};
+        for (int round = 0; round < 2; round++) {{
+            for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {{
+                ask("default", RTLD_DEFAULT, names[i]);
+                ask("next", RTLD_NEXT, names[i]);
+                ask("self", self, names[i]);
+                ask("other", other, names[i]);
+            }}
+            dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+        }}
+        return 0;
+    }}"""
+    program = built.compile(container.directory / "ask", source, "-ldl")
+    if driver == "no driver":
+        container.variables["LD_LIBRARY_PATH"] = str(container.directory)
+
+    assert _lines(container, program, str(built.library)) == _lines(container, program, "")
 
 
 @pytest.mark.foreign

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from hami_dra.node import limit_files
-from hami_dra.node.limits import Control, DeviceLimit, DriverUsage
+from hami_dra.node.limits import ClaimFlag, Control, DeviceLimit, DriverUsage
 from tests.native.conftest import UUIDS, Container
 
 PATHS = {
@@ -13,15 +13,30 @@ PATHS = {
     "cuMemAllocPitch": "cuda.pitched(1 << 20, {size} >> 20)[0]",
     "cuMemAllocManaged": "cuda.managed({size})[0]",
     "cuMemCreate": "cuda.create({size})[0]",
+    "cuMemCreate in a locality domain": "cuda.create({size}, location_type=6)[0]",
     "cuMemAllocAsync": "cuda.alloc_async({size})[0]",
     "cuMemAllocAsync, per thread": "cuda.alloc_async({size}, suffix='_ptsz')[0]",
     "cuMemAllocFromPoolAsync": "cuda.alloc_from(cuda.pool(), {size})[0]",
     "cuMemAllocFromPoolAsync, per thread": "cuda.alloc_from(cuda.pool(), {size}, '_ptsz')[0]",
+    "pool of a locality domain": "cuda.alloc_from(cuda.pool(6), {size})[0]",
+    "pool of managed memory": "cuda.alloc_from(cuda.pool(1, 2), {size})[0]",
+    "pool of managed memory without a place": "cuda.alloc_from(cuda.pool(0, 2), {size})[0]",
+    "pool after hundreds": "[cuda.pool() for _ in range(300)] and cuda.alloc_from(cuda.pool(), {size})[0]",
     "cuArrayCreate": "cuda.array2d(1 << 20, {size} >> 20)[0]",
     "cuArray3DCreate": "cuda.array3d(1 << 10, 1 << 10, {size} >> 20)[0]",
     "cuMipmappedArrayCreate": "cuda.mipmapped(1 << 20, {size} >> 20, 3)[0]",
     "graph memory node": "cuda.launch_graph(cuda.graph({size}))",
     "graph memory node, per thread": "cuda.launch_graph(cuda.graph({size}), '_ptsz')",
+    "graph that is uploaded": "cuda.upload(cuda.graph({size}))",
+    "graph that is uploaded, per thread": "cuda.upload(cuda.graph({size}), '_ptsz')",
+    "graph that is uploaded as it is made": "cuda.instantiate_and_upload(cuda.blueprint({{0: {size}}}))",
+    "graph that is uploaded as it is made, per thread": (
+        "cuda.instantiate_and_upload(cuda.blueprint({{0: {size}}}), '_ptsz')"
+    ),
+    "graph in a graph": "cuda.launch_graph(cuda.instantiate(cuda.nest(cuda.blueprint({{0: {size}}}))))",
+    "graph with memory on two cards": (
+        "cuda.launch_graph(cuda.instantiate(cuda.blueprint({{0: {size}, 1: MIB}})))"
+    ),
 }
 
 
@@ -75,8 +90,13 @@ ROUND_TRIPS = {
         "graph = cuda.graph(SIZE); cuda.launch_graph(graph)\n"
         "        cuda.call('cuGraphExecDestroy', graph); cuda.call('cuDeviceGraphMemTrim', 0)"
     ),
+    "graph, by a reset": "cuda.launch_graph(cuda.graph(SIZE)); cuda.call('cuDevicePrimaryCtxReset_v2', 0)",
     "reset": "cuda.alloc(SIZE); cuda.array2d(1 << 10, 1 << 10); cuda.call('cuDevicePrimaryCtxReset_v2', 0)",
     "last release": "cuda.alloc(SIZE); cuda.call('cuDevicePrimaryCtxRelease_v2', 0)",
+    "detached context": (
+        "other = ctypes.c_void_p(); cuda.call('cuCtxCreate_v2', ctypes.byref(other), 0, 0)\n"
+        "        cuda.alloc(SIZE); cuda.array2d(1 << 10, 1 << 10); cuda.call('cuCtxDetach', other); cuda.use(0)"
+    ),
     "context": (
         "other = ctypes.c_void_p(); cuda.call('cuCtxCreate_v2', ctypes.byref(other), 0, 0)\n"
         "        cuda.alloc(SIZE); cuda.call('cuCtxDestroy_v2', other); cuda.use(0)"
@@ -97,6 +117,21 @@ def test_what_is_freed_is_free_again(limited: Container, way: str) -> None:
     assert told == [0, 0]
 
 
+def test_a_context_that_is_attached_twice_ends_at_the_second_detach(limited: Container) -> None:
+    told = limited.run("""
+        cuda = Cuda()
+        other = ctypes.c_void_p()
+        cuda.call("cuCtxCreate_v2", ctypes.byref(other), 0, 0)
+        cuda.call("cuCtxAttach", ctypes.byref(other), 0)
+        cuda.alloc(100 * MIB)
+        results = [cuda.call("cuCtxDetach", other), cuda.used() >> 20, cuda.call("cuCtxDetach", other)]
+        cuda.use(0)
+        tell([results, cuda.used()])
+    """)
+
+    assert told == [[0, 100, 0], 0]
+
+
 @pytest.mark.parametrize(
     ("name", "allocate"),
     [
@@ -108,6 +143,8 @@ def test_what_is_freed_is_free_again(limited: Container, way: str) -> None:
         ("cuArray3DCreate_v2", "cuda.array3d(1024, 1024, 1)[0]"),
         ("cuMipmappedArrayCreate", "cuda.mipmapped(1024, 1024, 1)[0]"),
         ("cuGraphLaunch", "cuda.launch_graph(graph)"),
+        ("cuGraphUpload", "cuda.upload(graph)"),
+        ("cuGraphInstantiateWithParams", "cuda.instantiate_and_upload(cuda.blueprint({0: MIB}))"),
     ],
 )
 def test_what_the_driver_does_not_give_is_not_charged(
@@ -183,6 +220,53 @@ def test_one_unmap_may_end_several_mappings(limited: Container) -> None:
     assert told == [30, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [("cuMemRelease", "cuda.release(handle)"), ("cuMemUnmap", "cuda.unmap(address, size)")],
+)
+def test_a_handle_may_be_given_out_again_before_its_end_returns(
+    limited: Container, name: str, end: str
+) -> None:
+    """Another thread gets the number while the call that freed it still runs."""
+    told = limited.run(f"""
+        cuda = Cuda()
+        size = 100 * MIB
+        handle = cuda.create(size)[1]
+        if {name!r} == "cuMemUnmap":
+            address = cuda.map(handle, size)
+            cuda.release(handle)
+        made = []
+        then = ctypes.CFUNCTYPE(None)(lambda: made.append(cuda.create(3 * size)[1]))
+        cuda.driver.fake_at_end({name.encode()!r}, then)
+        ended = {end}
+        meanwhile = cuda.used() >> 20
+        tell([ended, made == [handle], meanwhile, cuda.release(made[0]), cuda.used()])
+    """)
+
+    assert told == [0, True, 300, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [("cuMemRelease", "cuda.release(handle)"), ("cuMemUnmap", "cuda.unmap(address, size)")],
+)
+def test_virtual_memory_that_the_driver_keeps_stays_charged(
+    limited: Container, name: str, end: str
+) -> None:
+    told = limited.run(f"""
+        cuda = Cuda()
+        size = 100 * MIB
+        handle = cuda.create(size)[1]
+        address = cuda.map(handle, size) if {name!r} == "cuMemUnmap" else 0
+        if address:
+            cuda.release(handle)
+        cuda.fail({name!r}, 719)
+        tell([{end}, cuda.used() >> 20, {end}, cuda.used()])
+    """)
+
+    assert told == [719, 100, 0, 0]
+
+
 def test_memory_on_the_host_is_not_charged(limited: Container) -> None:
     told = limited.run("""
         cuda = Cuda()
@@ -193,6 +277,94 @@ def test_memory_on_the_host_is_not_charged(limited: Container) -> None:
     """)
 
     assert told == [0, 0, 0]
+
+
+@pytest.mark.parametrize("version", [12040, 13000, 13050])
+@pytest.mark.parametrize("pool", ["cuda.host_pool()", "cuda.pool(2)"])
+def test_pools_on_the_host_are_not_charged(limited: Container, pool: str, version: int) -> None:
+    if version < 13000:
+        pool = "cuda.pool(2)"
+    told = limited.run(
+        f"""
+        cuda = Cuda()
+        pool = {pool}
+        tell([cuda.alloc_from(pool, 4000 * MIB)[0], cuda.used()])
+        """,
+        VGPU_FAKE_VERSION=str(version),
+    )
+
+    assert told == [0, 0]
+
+
+@pytest.mark.parametrize("version", [12040, 13050])
+def test_the_pool_of_another_card_is_charged_there(container: Container, version: int) -> None:
+    """A pool serves streams of any card."""
+    container.claim(DeviceLimit(UUIDS[0], 1000 << 20), DeviceLimit(UUIDS[1], 100 << 20))
+
+    told = container.run(
+        """
+        cuda = Cuda(1)
+        own = cuda.pool()
+        cuda.use(0)
+        pools = [cuda.default_pool(1), own]
+        beyond = [cuda.alloc_from(pool, 200 * MIB)[0] for pool in pools]
+        within = cuda.alloc_from(pools[0], 64 * MIB)[0]
+        first = cuda.used()
+        cuda.use(1)
+        tell([beyond, within, first, cuda.used() >> 20, cuda.fake_used(1) >> 20])
+        """,
+        VGPU_FAKE_VERSION=str(version),
+    )
+
+    assert told == [[2, 2], 0, 0, 64, 64]
+
+
+def test_a_limited_card_is_reached_through_no_stream_of_another(container: Container) -> None:
+    container.claim(DeviceLimit(UUIDS[1], 100 << 20))
+
+    assert (
+        container.run("cuda = Cuda(0); tell(cuda.alloc_from(cuda.default_pool(1), 200 * MIB)[0])")
+        == 2
+    )
+
+
+def test_managed_pools_are_charged_as_managed_memory_is(container: Container) -> None:
+    container.claim(DeviceLimit(UUIDS[0], 100 << 20), flags=ClaimFlag.IGNORE_MANAGED)
+
+    told = container.run("""
+        cuda = Cuda()
+        pools = [cuda.pool(1, 2), cuda.pool(0, 2)]
+        tell([[cuda.alloc_from(pool, 200 * MIB)[0] for pool in pools], cuda.alloc_async(200 * MIB)[0]])
+    """)
+
+    assert told == [[0, 0], 2]
+
+
+_SHAPES = {
+    "volume": "1 << 10, 1 << 10, 5, depth=16",
+    "layers": "1 << 10, 1 << 10, 5, depth=16, flags=1",
+    "layers of one line": "1 << 12, 0, 5, depth=2048, flags=1",
+    "cube": "1 << 10, 1 << 10, 5, depth=6, flags=4",
+    "layers of cubes": "1 << 10, 1 << 10, 5, depth=12, flags=5",
+    **{f"format {form:#x}": f"1 << 10, 1 << 10, 5, form={form}" for form in range(0xC0, 0xCC)},
+}
+
+
+def test_arrays_are_charged_by_their_shape(limited: Container) -> None:
+    told = limited.run(f"""
+        cuda = Cuda()
+        told = {{}}
+        for name, shape in {_SHAPES!r}.items():
+            result, array = eval(f"cuda.mipmapped({{shape}})")
+            told[name] = [result, cuda.used(), cuda.fake_used()]
+            cuda.call("cuMipmappedArrayDestroy", array)
+        tell([told, cuda.used()])
+    """)
+
+    books, rest = told
+    assert [name for name, (result, ours, _) in books.items() if result or ours < 1 << 20] == []
+    assert [name for name, (_, ours, card) in books.items() if ours != card] == []
+    assert rest == 0
 
 
 def test_a_thread_without_a_context_is_charged_where_its_call_says(limited: Container) -> None:
@@ -250,15 +422,53 @@ def test_an_allocation_takes_back_what_pools_and_graphs_keep(limited: Container)
     assert told == [0, 0, 900]
 
 
-def test_captured_allocations_cost_nothing_until_their_graph_runs(limited: Container) -> None:
-    told = limited.run("""
+@pytest.mark.parametrize("take", ["cuda.launch_graph(graph)", "cuda.upload(graph)"])
+def test_a_graph_takes_back_what_pools_and_other_graphs_keep(limited: Container, take: str) -> None:
+    told = limited.run(f"""
+        cuda = Cuda()
+        pool = cuda.pool()
+        keep = ctypes.c_uint64(2**40)
+        cuda.call("cuMemPoolSetAttribute", pool, 4, ctypes.byref(keep))
+        cuda.free_async(cuda.alloc_from(pool, 320 * MIB)[1])
+        other = cuda.graph(320 * MIB)
+        cuda.launch_graph(other)
+        cuda.call("cuGraphExecDestroy", other)
+        graph = cuda.graph(900 * MIB)
+        tell([{take}, cuda.used() >> 20, cuda.fake_used() >> 20])
+    """)
+
+    assert told == [0, 900, 900]
+
+
+def test_the_memory_of_a_graph_is_charged_to_the_cards_it_is_on(container: Container) -> None:
+    container.claim(DeviceLimit(UUIDS[0], 100 << 20), DeviceLimit(UUIDS[1], 300 << 20))
+
+    told = container.run("""
+        cuda = Cuda()
+        beyond = cuda.launch_graph(cuda.instantiate(cuda.blueprint({1: 50 * MIB, 0: 200 * MIB})))
+        within = cuda.instantiate(cuda.blueprint({0: 50 * MIB, 1: 200 * MIB}))
+        results = [cuda.launch_graph(within), cuda.launch_graph(within)]
+        first = cuda.used() >> 20
+        cuda.use(1)
+        tell([beyond, results, first, cuda.used() >> 20, cuda.fake_used(0) >> 20, cuda.fake_used(1) >> 20])
+    """)
+
+    assert told == [2, [0, 0], 50, 200, 50, 200]
+
+
+@pytest.mark.parametrize(
+    ("stream", "suffix"), [("cuda.stream()", ""), ("None", "_ptsz"), ("ctypes.c_void_p(2)", "")]
+)
+def test_captured_allocations_cost_nothing_until_their_graph_runs(
+    limited: Container, stream: str, suffix: str
+) -> None:
+    told = limited.run(f"""
         cuda = Cuda()
         cuda.alloc(900 * MIB)
-        stream, graph, instance = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-        cuda.call("cuStreamCreate", ctypes.byref(stream), 0)
-        cuda.call("cuStreamBeginCapture_v2", stream, 0)
-        captured = cuda.alloc_async(500 * MIB, stream)[0]
-        cuda.call("cuStreamEndCapture", stream, ctypes.byref(graph))
+        stream, graph, instance = {stream}, ctypes.c_void_p(), ctypes.c_void_p()
+        cuda.call("cuStreamBeginCapture_v2{suffix}", stream, 0)
+        captured = cuda.alloc_async(500 * MIB, stream, "{suffix}")[0]
+        cuda.call("cuStreamEndCapture{suffix}", stream, ctypes.byref(graph))
         cuda.call("cuGraphInstantiateWithFlags", ctypes.byref(instance), graph, ctypes.c_uint64(0))
         tell([captured, cuda.used() >> 20, cuda.launch_graph(instance), cuda.fake_used() >> 20])
     """)

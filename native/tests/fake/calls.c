@@ -55,6 +55,24 @@ CUresult fake_scripted(enum fake_function function)
     return atomic_load(&fail_code);
 }
 
+static _Atomic int watched = -1;
+static void (*_Atomic watcher)(void);
+
+/* Calls `then` once, in the next call of `symbol`, when its work is done but its caller does not know yet. */
+void fake_at_end(const char* symbol, void (*then)(void))
+{
+    atomic_store(&watcher, then);
+    atomic_store(&watched, by_symbol(symbol));
+}
+
+CUresult fake_ended(enum fake_function function, CUresult result)
+{
+    int expected = (int)function;
+    if (atomic_compare_exchange_strong(&watched, &expected, -1))
+        atomic_load (&watcher)();
+    return result;
+}
+
 static CUresult look_up(const char* base, void** found, int version, uint64_t flags, int* status)
 {
     int wanted = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? 1 : 0;

@@ -56,7 +56,7 @@ FAKE_EXPORT CUresult cuInit(unsigned int flags)
 FAKE_EXPORT CUresult cuDriverGetVersion(int* version)
 {
     ENTER(cuDriverGetVersion);
-    *version = 13000;
+    *version = fake_version();
     return CUDA_SUCCESS;
 }
 
@@ -153,8 +153,10 @@ static CUresult release_primary(CUdevice device, bool is_reset)
         primary[device].references--;
     bool is_last = primary[device].references == 0;
     pthread_mutex_unlock(&lock);
-    if (is_last)
+    if (is_last) {
         fake_drop_owner(&primary[device], device);
+        fake_graphs_end(device);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -198,6 +200,7 @@ FAKE_EXPORT CUresult cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUde
     (void)flags;
     CUcontext made = calloc(1, sizeof *made);
     made->device = device;
+    made->references = 1;
     if (depth == STACK)
         return CUDA_ERROR_INVALID_CONTEXT;
     stack[depth++] = made;
@@ -205,10 +208,8 @@ FAKE_EXPORT CUresult cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUde
     return CUDA_SUCCESS;
 }
 
-FAKE_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
+static CUresult destroy(CUcontext context)
 {
-    ENTER(cuCtxDestroy_v2);
-    NEED_INIT();
     if (!context || context->is_primary)
         return CUDA_ERROR_INVALID_CONTEXT;
     fake_drop_owner(context, context->device);
@@ -217,6 +218,33 @@ FAKE_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
             stack[i] = NULL;
     free(context);
     return CUDA_SUCCESS;
+}
+
+FAKE_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    ENTER(cuCtxDestroy_v2);
+    NEED_INIT();
+    return destroy(context);
+}
+
+FAKE_EXPORT CUresult cuCtxAttach(CUcontext* context, unsigned int flags)
+{
+    ENTER(cuCtxAttach);
+    NEED_INIT();
+    if (flags || !fake_context() || fake_context()->is_primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *context = fake_context();
+    (*context)->references++;
+    return CUDA_SUCCESS;
+}
+
+FAKE_EXPORT CUresult cuCtxDetach(CUcontext context)
+{
+    ENTER(cuCtxDetach);
+    NEED_INIT();
+    if (!context || context->is_primary || context != fake_context())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return --context->references ? CUDA_SUCCESS : destroy(context);
 }
 
 FAKE_EXPORT CUresult cuCtxSetCurrent(CUcontext context)

@@ -1,6 +1,7 @@
 /*
  * Events: one that is recorded is reached when what the process launched before has ended. Looking at one
- * while a thread captures in the strict way spoils the capture on a real driver; here it is counted.
+ * while a thread captures in the strict way, or at one that was captured, spoils the capture on a real
+ * driver; here it is counted.
  */
 #include "fake.h"
 
@@ -9,6 +10,7 @@
 struct CUevent_st {
     int device;
     _Atomic uint64_t reached_at_ns; /* 0: not recorded */
+    _Atomic bool is_captured;
 };
 
 static _Thread_local int capture_mode; /* 0 is the strict one */
@@ -59,6 +61,7 @@ static CUresult record(CUevent event, CUstream stream)
     if (fake_stream_device(stream) != event->device)
         return CUDA_ERROR_INVALID_HANDLE;
     atomic_store(&last_stream, (uintptr_t)stream);
+    atomic_store(&event->is_captured, fake_capturing(stream));
     uint64_t now = fake_now_ns();
     uint64_t end = fake_kernel_ns() ? fake_last_end_ns(event->device) : 0;
     atomic_store(&event->reached_at_ns, end > now ? end : now);
@@ -74,13 +77,17 @@ FAKE_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
 FAKE_EXPORT CUresult cuEventRecord_ptsz(CUevent event, CUstream stream)
 {
     ENTER(cuEventRecord_ptsz);
-    return record(event, stream);
+    return record(event, fake_own(stream));
 }
 
 FAKE_EXPORT CUresult cuEventQuery(CUevent event)
 {
     ENTER(cuEventQuery);
     look();
+    if (atomic_load(&event->is_captured)) {
+        atomic_fetch_add(&spoiled, 1);
+        return CUDA_ERROR_CAPTURED_EVENT;
+    }
     return atomic_load(&event->reached_at_ns) <= fake_now_ns() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 

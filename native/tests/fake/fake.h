@@ -7,6 +7,7 @@
  *   VGPU_FAKE_UUIDS        of the cards, as NVML writes them, with commas between (default: made up)
  *   VGPU_FAKE_MEMORY_MIB   of each card (default 16384)
  *   VGPU_FAKE_KERNEL_NS    GPU time of a launch (default 0: launches cost nothing and keep no clock)
+ *   VGPU_FAKE_VERSION      CUDA's version, such as 12040; what came later is unknown (default 13050)
  *   VGPU_FAKE_HOST_PID     this process's PID as fake NVML reports it (default: its own)
  * Tests find the fake_* functions with dlsym in the fake's own handle.
  */
@@ -63,6 +64,7 @@ struct CUctx_st {
 struct fake_state* fake_state(void);
 struct fake_process* fake_self(void);
 int fake_device_count(void);
+int fake_version(void);
 uint64_t fake_memory_bytes(void);
 void fake_uuid(int device, unsigned char bytes[16]);
 bool fake_take(int device, uint64_t bytes);
@@ -88,6 +90,8 @@ extern _Atomic uint64_t fake_counts[FAKE_FUNCTIONS];
 extern _Atomic int fake_failing; /* a fake_function, or -1 */
 CUresult fake_scripted(enum fake_function function);
 FAKE_EXPORT uint64_t fake_calls(const char* symbol);
+CUresult fake_ended(enum fake_function function, CUresult result);
+FAKE_EXPORT void fake_at_end(const char* symbol, void (*then)(void));
 FAKE_EXPORT void fake_fail(const char* symbol, int after, CUresult code);
 
 #define ENTER(symbol)                                                                                        \
@@ -123,13 +127,18 @@ bool fake_find(uint64_t key, int kind, struct fake_record* found);
 bool fake_remove(uint64_t key, int kind, struct fake_record* found);
 bool fake_update_bytes(uint64_t key, int kind, int64_t delta, uint64_t* after);
 void fake_drop_owner(const void* owner, int device);
+int fake_device_at(const CUmemLocation* location);
 bool fake_find_containing(uint64_t address, int kind, struct fake_record* found);
 
 /* pool.c, graph.c, event.c, launch.c */
 CUresult fake_pool_free(struct fake_record record);
 void fake_pools_settle(int device);
+void fake_graphs_end(int device);
 bool fake_capturing(CUstream stream);
 bool fake_is_any_capturing(void);
+#define FAKE_OWN_STREAM ((CUstream)2)
+/* What the functions of the per-thread form mean by NULL. */
+static inline CUstream fake_own(CUstream stream) { return stream ? stream : FAKE_OWN_STREAM; }
 FAKE_EXPORT uint64_t fake_spoiled_captures(void);
 FAKE_EXPORT uint64_t fake_marked_stream(void);
 int fake_stream_device(CUstream stream);

@@ -10,6 +10,7 @@ struct CUgraphNode_st {
     int device;
     size_t bytes;
     CUdeviceptr address;
+    CUgraph child;
 };
 
 struct CUgraph_st {
@@ -18,10 +19,10 @@ struct CUgraph_st {
 };
 
 struct CUgraphExec_st {
-    int device;
-    uint64_t memory;
+    int device; /* of its kernels */
+    uint64_t memory[FAKE_DEVICES];
     uint64_t kernels;
-    _Atomic bool is_backed;
+    uint64_t backed[FAKE_DEVICES]; /* the life of the card's graph pool in which it was backed */
 };
 
 struct CUstream_st {
@@ -32,6 +33,7 @@ struct CUstream_st {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t graph_pool[FAKE_DEVICES];
 static uint64_t graph_used[FAKE_DEVICES];
+static uint64_t lives[FAKE_DEVICES] = { 1, 1, 1, 1, 1, 1, 1, 1 };
 
 static bool is_default(CUstream stream) { return (uintptr_t)stream <= 2; }
 
@@ -39,7 +41,15 @@ static _Atomic int captures;
 
 bool fake_is_any_capturing(void) { return atomic_load(&captures) > 0; }
 
-bool fake_capturing(CUstream stream) { return !is_default(stream) && stream->capture; }
+/* Each thread's own default stream can be captured; the one that all threads share cannot. */
+static _Thread_local CUgraph own_capture;
+
+static CUgraph* capture_of(CUstream stream)
+{
+    return !is_default(stream) ? &stream->capture : stream == FAKE_OWN_STREAM ? &own_capture : NULL;
+}
+
+bool fake_capturing(CUstream stream) { return capture_of(stream) && *capture_of(stream); }
 
 int fake_stream_device(CUstream stream)
 {
@@ -56,15 +66,16 @@ static CUgraphNode add_node(CUgraph graph, struct CUgraphNode_st node)
 
 void fake_capture_kernel(CUstream stream)
 {
-    add_node(
-        stream->capture, (struct CUgraphNode_st) { CU_GRAPH_NODE_TYPE_KERNEL, fake_current_device(), 0, 0 });
+    add_node(*capture_of(stream),
+        (struct CUgraphNode_st) { CU_GRAPH_NODE_TYPE_KERNEL, fake_current_device(), 0, 0, NULL });
 }
 
 CUdeviceptr fake_capture_alloc(CUstream stream, size_t bytes)
 {
     CUdeviceptr address = fake_address(bytes);
-    add_node(stream->capture,
-        (struct CUgraphNode_st) { CU_GRAPH_NODE_TYPE_MEM_ALLOC, fake_current_device(), bytes, address });
+    add_node(*capture_of(stream),
+        (struct CUgraphNode_st) {
+            CU_GRAPH_NODE_TYPE_MEM_ALLOC, fake_current_device(), bytes, address, NULL });
     return address;
 }
 
@@ -106,7 +117,7 @@ FAKE_EXPORT CUresult cuStreamSynchronize(CUstream stream)
 FAKE_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream stream)
 {
     ENTER(cuStreamSynchronize_ptsz);
-    return synchronize(stream);
+    return synchronize(fake_own(stream));
 }
 
 static CUresult is_capturing(CUstream stream, int* status)
@@ -124,7 +135,7 @@ FAKE_EXPORT CUresult cuStreamIsCapturing(CUstream stream, int* status)
 FAKE_EXPORT CUresult cuStreamIsCapturing_ptsz(CUstream stream, int* status)
 {
     ENTER(cuStreamIsCapturing_ptsz);
-    return is_capturing(stream, status);
+    return is_capturing(fake_own(stream), status);
 }
 
 static CUresult get_context(CUstream stream, CUcontext* context)
@@ -142,14 +153,14 @@ FAKE_EXPORT CUresult cuStreamGetCtx(CUstream stream, CUcontext* context)
 FAKE_EXPORT CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext* context)
 {
     ENTER(cuStreamGetCtx_ptsz);
-    return get_context(stream, context);
+    return get_context(fake_own(stream), context);
 }
 
 static CUresult begin(CUstream stream)
 {
-    if (is_default(stream) || stream->capture)
+    if (!capture_of(stream) || *capture_of(stream))
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    stream->capture = calloc(1, sizeof *stream->capture);
+    *capture_of(stream) = calloc(1, sizeof(struct CUgraph_st));
     atomic_fetch_add(&captures, 1);
     return CUDA_SUCCESS;
 }
@@ -158,8 +169,8 @@ static CUresult end(CUstream stream, CUgraph* graph)
 {
     if (!fake_capturing(stream))
         return CUDA_ERROR_INVALID_VALUE;
-    *graph = stream->capture;
-    stream->capture = NULL;
+    *graph = *capture_of(stream);
+    *capture_of(stream) = NULL;
     atomic_fetch_sub(&captures, 1);
     return CUDA_SUCCESS;
 }
@@ -175,7 +186,7 @@ FAKE_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode)
 {
     ENTER(cuStreamBeginCapture_v2_ptsz);
     (void)mode;
-    return begin(stream);
+    return begin(fake_own(stream));
 }
 
 FAKE_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph)
@@ -187,7 +198,7 @@ FAKE_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph)
 FAKE_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph)
 {
     ENTER(cuStreamEndCapture_ptsz);
-    return end(stream, graph);
+    return end(fake_own(stream), graph);
 }
 
 FAKE_EXPORT CUresult cuGraphCreate(CUgraph* graph, unsigned int flags)
@@ -198,10 +209,19 @@ FAKE_EXPORT CUresult cuGraphCreate(CUgraph* graph, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
+/* With the graphs that it owns. */
+static void destroy_graph(CUgraph graph)
+{
+    for (size_t i = 0; i < graph->count; i++)
+        if (graph->nodes[i].child)
+            destroy_graph(graph->nodes[i].child);
+    free(graph);
+}
+
 FAKE_EXPORT CUresult cuGraphDestroy(CUgraph graph)
 {
     ENTER(cuGraphDestroy);
-    free(graph);
+    destroy_graph(graph);
     return CUDA_SUCCESS;
 }
 
@@ -210,8 +230,8 @@ FAKE_EXPORT CUresult cuGraphAddKernelNode_v2(
 {
     ENTER(cuGraphAddKernelNode_v2);
     (void)before, (void)count, (void)params;
-    *node
-        = add_node(graph, (struct CUgraphNode_st) { CU_GRAPH_NODE_TYPE_KERNEL, fake_current_device(), 0, 0 });
+    *node = add_node(
+        graph, (struct CUgraphNode_st) { CU_GRAPH_NODE_TYPE_KERNEL, fake_current_device(), 0, 0, NULL });
     return *node ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -222,8 +242,8 @@ FAKE_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, co
     (void)before, (void)count;
     params->dptr = fake_address(params->bytesize);
     *node = add_node(graph,
-        (struct CUgraphNode_st) {
-            CU_GRAPH_NODE_TYPE_MEM_ALLOC, params->poolProps.location.id, params->bytesize, params->dptr });
+        (struct CUgraphNode_st) { CU_GRAPH_NODE_TYPE_MEM_ALLOC, fake_device_at(&params->poolProps.location),
+            params->bytesize, params->dptr, NULL });
     return *node ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -253,19 +273,117 @@ FAKE_EXPORT CUresult cuGraphNodeGetType(CUgraphNode node, int* type)
     return CUDA_SUCCESS;
 }
 
+static bool has_memory(CUgraph graph)
+{
+    for (size_t i = 0; i < graph->count; i++)
+        if (graph->nodes[i].type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+            return true;
+    return false;
+}
+
+static CUresult add_child(CUgraphNode* node, CUgraph graph, CUgraph child, bool is_moved)
+{
+    if (!is_moved && has_memory(child))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgraph own = child;
+    if (!is_moved) {
+        own = calloc(1, sizeof *own);
+        *own = *child;
+    }
+    *node = add_node(
+        graph, (struct CUgraphNode_st) { CU_GRAPH_NODE_TYPE_GRAPH, fake_current_device(), 0, 0, own });
+    return *node ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+FAKE_EXPORT CUresult cuGraphAddChildGraphNode(
+    CUgraphNode* node, CUgraph graph, const CUgraphNode* before, size_t count, CUgraph child)
+{
+    ENTER(cuGraphAddChildGraphNode);
+    (void)before, (void)count;
+    return add_child(node, graph, child, false);
+}
+
+struct child_params {
+    int type;
+    int reserved[3];
+    CUgraph graph;
+    int ownership;
+};
+
+/* Of all kinds of nodes, only graphs. */
+FAKE_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* before,
+    const void* edges, size_t count, const struct child_params* params)
+{
+    ENTER(cuGraphAddNode_v2);
+    (void)before, (void)edges, (void)count;
+    if (params->type != CU_GRAPH_NODE_TYPE_GRAPH)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return add_child(node, graph, params->graph, params->ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE);
+}
+
+FAKE_EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph* graph)
+{
+    ENTER(cuGraphChildGraphNodeGetGraph);
+    if (node->type != CU_GRAPH_NODE_TYPE_GRAPH)
+        return CUDA_ERROR_INVALID_VALUE;
+    *graph = node->child;
+    return CUDA_SUCCESS;
+}
+
+static void add_up(CUgraphExec exec, CUgraph graph)
+{
+    for (size_t i = 0; i < graph->count; i++) {
+        const struct CUgraphNode_st* node = &graph->nodes[i];
+        if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && node->device >= 0)
+            exec->memory[node->device] += node->bytes;
+        exec->kernels += node->type == CU_GRAPH_NODE_TYPE_KERNEL;
+        if (node->child)
+            add_up(exec, node->child);
+    }
+}
+
 static CUresult instantiate(CUgraphExec* exec, CUgraph graph)
 {
     if (!exec || !graph)
         return CUDA_ERROR_INVALID_VALUE;
     CUgraphExec made = calloc(1, sizeof *made);
     made->device = fake_current_device() < 0 ? 0 : fake_current_device();
-    for (size_t i = 0; i < graph->count; i++) {
-        if (graph->nodes[i].type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-            made->memory += graph->nodes[i].bytes, made->device = graph->nodes[i].device;
-        made->kernels += graph->nodes[i].type == CU_GRAPH_NODE_TYPE_KERNEL;
-    }
+    add_up(made, graph);
     *exec = made;
     return CUDA_SUCCESS;
+}
+
+static CUresult back(CUgraphExec exec, int device)
+{
+    if (!exec->memory[device] || exec->backed[device] == lives[device])
+        return CUDA_SUCCESS;
+    if (!fake_take(device, exec->memory[device]))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    graph_pool[device] += exec->memory[device];
+    graph_used[device] += exec->memory[device];
+    exec->backed[device] = lives[device];
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+static CUresult upload(CUgraphExec exec)
+{
+    CUresult result = exec ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    for (int device = 0; device < FAKE_DEVICES && result == CUDA_SUCCESS; device++)
+        result = back(exec, device);
+    return result;
+}
+
+/* The end of a primary context takes the graphs of its card along. */
+void fake_graphs_end(int device)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t held = graph_pool[device];
+    graph_pool[device] = graph_used[device] = 0;
+    lives[device]++;
+    pthread_mutex_unlock(&lock);
+    fake_give(device, held);
 }
 
 FAKE_EXPORT CUresult cuGraphInstantiate(
@@ -291,36 +409,48 @@ FAKE_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph grap
     return instantiate(exec, graph);
 }
 
-FAKE_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph, void* params)
+static CUresult instantiate_by(CUgraphExec* exec, CUgraph graph, const CUDA_GRAPH_INSTANTIATE_PARAMS* params)
 {
-    ENTER(cuGraphInstantiateWithParams);
-    (void)params;
-    return instantiate(exec, graph);
+    CUresult result = instantiate(exec, graph);
+    if (result == CUDA_SUCCESS && params && params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
+        result = upload(*exec);
+    return result;
 }
 
-FAKE_EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* exec, CUgraph graph, void* params)
+FAKE_EXPORT CUresult cuGraphInstantiateWithParams(
+    CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params)
+{
+    ENTER(cuGraphInstantiateWithParams);
+    return instantiate_by(exec, graph, params);
+}
+
+FAKE_EXPORT CUresult cuGraphInstantiateWithParams_ptsz(
+    CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params)
 {
     ENTER(cuGraphInstantiateWithParams_ptsz);
-    (void)params;
-    return instantiate(exec, graph);
+    return instantiate_by(exec, graph, params);
+}
+
+FAKE_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
+{
+    ENTER(cuGraphUpload);
+    (void)stream;
+    return upload(exec);
+}
+
+FAKE_EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
+{
+    ENTER(cuGraphUpload_ptsz);
+    (void)stream;
+    return upload(exec);
 }
 
 static CUresult launch(CUgraphExec exec)
 {
-    if (!exec)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (exec->memory && !exec->is_backed) {
-        if (!fake_take(exec->device, exec->memory))
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        pthread_mutex_lock(&lock);
-        graph_pool[exec->device] += exec->memory;
-        graph_used[exec->device] += exec->memory;
-        exec->is_backed = true;
-        pthread_mutex_unlock(&lock);
-    }
-    if (fake_kernel_ns() && exec->kernels)
+    CUresult result = upload(exec);
+    if (result == CUDA_SUCCESS && fake_kernel_ns() && exec->kernels)
         fake_enqueue(exec->device, exec->kernels * fake_kernel_ns());
-    return CUDA_SUCCESS;
+    return result;
 }
 
 FAKE_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
@@ -341,8 +471,9 @@ FAKE_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
     ENTER(cuGraphExecDestroy);
     pthread_mutex_lock(&lock);
-    if (exec->is_backed)
-        graph_used[exec->device] -= exec->memory;
+    for (int device = 0; device < FAKE_DEVICES; device++)
+        if (exec->backed[device] == lives[device])
+            graph_used[device] -= exec->memory[device];
     pthread_mutex_unlock(&lock);
     free(exec);
     return CUDA_SUCCESS;

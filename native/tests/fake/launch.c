@@ -39,25 +39,25 @@ static CUresult launch(CUstream stream)
 #define UNUSED_GRID                                                                                          \
     (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)function, (void)params
 
-#define LAUNCH_KERNEL(name)                                                                                  \
+#define LAUNCH_KERNEL(name, stream_of)                                                                       \
     FAKE_EXPORT CUresult name(CUfunction function, GRID, CUstream stream, void** params, void** extra)       \
     {                                                                                                        \
         ENTER(name);                                                                                         \
         UNUSED_GRID, (void)extra;                                                                            \
-        return launch(stream);                                                                               \
+        return launch(stream_of(stream));                                                                    \
     }
-LAUNCH_KERNEL(cuLaunchKernel)
-LAUNCH_KERNEL(cuLaunchKernel_ptsz)
+LAUNCH_KERNEL(cuLaunchKernel, )
+LAUNCH_KERNEL(cuLaunchKernel_ptsz, fake_own)
 
-#define LAUNCH_COOPERATIVE(name)                                                                             \
+#define LAUNCH_COOPERATIVE(name, stream_of)                                                                  \
     FAKE_EXPORT CUresult name(CUfunction function, GRID, CUstream stream, void** params)                     \
     {                                                                                                        \
         ENTER(name);                                                                                         \
         UNUSED_GRID;                                                                                         \
-        return launch(stream);                                                                               \
+        return launch(stream_of(stream));                                                                    \
     }
-LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel)
-LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
+LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel, )
+LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, fake_own)
 
 #define LAUNCH_EX(name)                                                                                      \
     FAKE_EXPORT CUresult name(                                                                               \

@@ -234,6 +234,15 @@ FAKE_EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, int advic
 /* Virtual memory: owner counts the references of an object, by handles and by mappings. */
 
 static uint64_t next_handle = 0x1000;
+static uint64_t last_handle; /* freed last, and given out again, as addresses are */
+
+/* The card of a place, or -1 for the host's memory. */
+int fake_device_at(const CUmemLocation* location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE                ? location->id
+        : location->type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN ? location->id & 0xff
+                                                                        : -1;
+}
 
 FAKE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
     const CUmemAllocationProp* prop, unsigned long long flags)
@@ -242,14 +251,14 @@ FAKE_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t by
     (void)flags;
     if (!handle || !prop || !bytes || bytes % GRANULARITY)
         return CUDA_ERROR_INVALID_VALUE;
-    bool is_device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-    if (is_device && (prop->location.id < 0 || prop->location.id >= fake_device_count()))
+    int device = fake_device_at(&prop->location);
+    if (device >= fake_device_count())
         return CUDA_ERROR_INVALID_DEVICE;
-    int device = is_device ? prop->location.id : -1;
-    if (is_device && !fake_take(device, bytes))
+    if (device >= 0 && !fake_take(device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
-    *handle = next_handle++;
+    *handle = last_handle ? last_handle : next_handle++;
+    last_handle = 0;
     pthread_mutex_unlock(&lock);
     fake_insert((struct fake_record) { *handle, bytes, (void*)1, device, FAKE_HANDLE });
     return CUDA_SUCCESS;
@@ -261,17 +270,22 @@ static CUresult add_reference(CUmemGenericAllocationHandle handle, intptr_t delt
     if (!fake_remove(handle, FAKE_HANDLE, &found))
         return CUDA_ERROR_INVALID_VALUE;
     found.owner = (void*)((intptr_t)found.owner + delta);
-    if (found.owner)
+    if (found.owner) {
         fake_insert(found);
-    else if (found.device >= 0)
+        return CUDA_SUCCESS;
+    }
+    if (found.device >= 0)
         fake_give(found.device, found.bytes);
+    pthread_mutex_lock(&lock);
+    last_handle = handle;
+    pthread_mutex_unlock(&lock);
     return CUDA_SUCCESS;
 }
 
 FAKE_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     ENTER(cuMemRelease);
-    return add_reference(handle, -1);
+    return fake_ended(FAKE_cuMemRelease, add_reference(handle, -1));
 }
 
 FAKE_EXPORT CUresult cuMemAddressReserve(
@@ -313,7 +327,7 @@ FAKE_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
         add_reference((uintptr_t)found.owner, -1);
         done += found.bytes;
     }
-    return CUDA_SUCCESS;
+    return fake_ended(FAKE_cuMemUnmap, CUDA_SUCCESS);
 }
 
 FAKE_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address)
@@ -344,8 +358,10 @@ static CUresult make_array(void** array, uint64_t asked)
 static uint64_t element_bytes(int format, unsigned int channels)
 {
     uint64_t bytes = format == 0x20 || format == 0x03 || format == 0x0a ? 4
-        : format == 0x02 || format == 0x09 || format == 0x10            ? 2
-                                                                        : 1;
+        : format == 0x02 || format == 0x09 || format == 0x10 || (format >= 0xc3 && format <= 0xc5)
+            || (format >= 0xc9 && format <= 0xcb)
+        ? 2
+        : 1;
     return bytes * channels;
 }
 
@@ -353,7 +369,8 @@ static uint64_t level_bytes(const CUDA_ARRAY3D_DESCRIPTOR* d, unsigned int level
 {
     uint64_t width = d->Width >> level ? d->Width >> level : 1;
     uint64_t height = d->Height >> level ? d->Height >> level : 1;
-    uint64_t depth = d->Depth >> level ? d->Depth >> level : 1;
+    bool is_layered = d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+    uint64_t depth = is_layered ? d->Depth : d->Depth >> level ? d->Depth >> level : 1;
     return width * height * depth * element_bytes(d->Format, d->NumChannels);
 }
 

@@ -6,7 +6,9 @@
 #define BLOCK (UINT64_C(32) << 20)
 
 struct CUmemPoolHandle_st {
-    int device;
+    int device; /* -1 for the host's memory */
+    int type;
+    CUmemLocation location;
     bool is_destroyed;
     uint64_t reserved;
     uint64_t used;
@@ -15,8 +17,16 @@ struct CUmemPoolHandle_st {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct CUmemPoolHandle_st defaults[FAKE_DEVICES] = { { .device = 0 }, { .device = 1 }, { .device = 2 },
-    { .device = 3 }, { .device = 4 }, { .device = 5 }, { .device = 6 }, { .device = 7 } };
+#define DEFAULT(number)                                                                                      \
+    {                                                                                                        \
+        .device = (number),                                                                                  \
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,                                                               \
+        .location = { CU_MEM_LOCATION_TYPE_DEVICE, number },                                                 \
+    }
+static struct CUmemPoolHandle_st defaults[FAKE_DEVICES]
+    = { DEFAULT(0), DEFAULT(1), DEFAULT(2), DEFAULT(3), DEFAULT(4), DEFAULT(5), DEFAULT(6), DEFAULT(7) };
+static struct CUmemPoolHandle_st of_host
+    = { .device = -1, .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_HOST, 0 } };
 static CUmemoryPool current[FAKE_DEVICES];
 static CUmemoryPool pools; /* those that were created */
 
@@ -25,7 +35,8 @@ static void shrink(CUmemoryPool pool, uint64_t keep)
     uint64_t least = ((pool->used > keep ? pool->used : keep) + BLOCK - 1) & ~(BLOCK - 1);
     if (pool->reserved <= least)
         return;
-    fake_give(pool->device, pool->reserved - least);
+    if (pool->device >= 0)
+        fake_give(pool->device, pool->reserved - least);
     pool->reserved = least;
 }
 
@@ -48,7 +59,7 @@ static CUresult take_from(CUmemoryPool pool, CUdeviceptr* address, size_t asked)
     uint64_t missing = pool->used + bytes > pool->reserved ? pool->used + bytes - pool->reserved : 0;
     missing = (missing + BLOCK - 1) & ~(BLOCK - 1);
     pthread_mutex_unlock(&lock);
-    if (missing && !fake_take(pool->device, missing))
+    if (missing && pool->device >= 0 && !fake_take(pool->device, missing))
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
     pool->reserved += missing;
@@ -92,7 +103,7 @@ FAKE_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstrea
 FAKE_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream stream)
 {
     ENTER(cuMemAllocAsync_ptsz);
-    return allocate(address, bytes, NULL, stream);
+    return allocate(address, bytes, NULL, fake_own(stream));
 }
 
 FAKE_EXPORT CUresult cuMemAllocFromPoolAsync(
@@ -106,7 +117,7 @@ FAKE_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(
     CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
     ENTER(cuMemAllocFromPoolAsync_ptsz);
-    return pool ? allocate(address, bytes, pool, stream) : CUDA_ERROR_INVALID_VALUE;
+    return pool ? allocate(address, bytes, pool, fake_own(stream)) : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult free_async(CUdeviceptr address)
@@ -138,7 +149,10 @@ FAKE_EXPORT CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* p
 {
     ENTER(cuMemPoolCreate);
     CUmemoryPool made = calloc(1, sizeof *made);
-    made->device = props->location.id;
+    made->type = props->allocType;
+    made->location = props->location;
+    made->device = props->location.type == CU_MEM_LOCATION_TYPE_NONE ? fake_current_device()
+                                                                     : fake_device_at(&props->location);
     pthread_mutex_lock(&lock);
     made->next = pools;
     pools = made;
@@ -167,11 +181,25 @@ FAKE_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
     return CUDA_SUCCESS;
 }
 
+/* Drivers before 13.2 do not tell where a pool is. */
+static CUresult get_property(CUmemoryPool pool, int attribute, int* value)
+{
+    if (fake_version() < 13020)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = attribute == CU_MEMPOOL_ATTR_ALLOCATION_TYPE ? pool->type
+        : attribute == CU_MEMPOOL_ATTR_LOCATION_ID        ? pool->location.id & 0xff
+        : attribute == CU_MEMPOOL_ATTR_LOCATION_TYPE      ? pool->location.type
+                                                          : 0;
+    return CUDA_SUCCESS;
+}
+
 FAKE_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void* value)
 {
     ENTER(cuMemPoolGetAttribute);
     if (!pool || pool->is_destroyed)
         return CUDA_ERROR_INVALID_VALUE;
+    if (attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        return get_property(pool, attribute, value);
     pthread_mutex_lock(&lock);
     uint64_t number = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pool->reserved
         : attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT                 ? pool->used
@@ -210,5 +238,16 @@ FAKE_EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 {
     ENTER(cuDeviceSetMemPool);
     current[device] = pool;
+    return CUDA_SUCCESS;
+}
+
+FAKE_EXPORT CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool, CUmemLocation* location, int type)
+{
+    ENTER(cuMemGetDefaultMemPool);
+    bool is_device = location->type == CU_MEM_LOCATION_TYPE_DEVICE && location->id >= 0
+        && location->id < fake_device_count();
+    if (type != CU_MEM_ALLOCATION_TYPE_PINNED || (!is_device && location->type != CU_MEM_LOCATION_TYPE_HOST))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    *pool = is_device ? &defaults[location->id] : &of_host;
     return CUDA_SUCCESS;
 }

@@ -30,6 +30,8 @@ int fake_device_count(void)
     return count > FAKE_DEVICES ? FAKE_DEVICES : (int)count;
 }
 
+int fake_version(void) { return (int)setting("VGPU_FAKE_VERSION", 13050); }
+
 uint64_t fake_memory_bytes(void)
 {
     static _Atomic uint64_t bytes;
