@@ -243,16 +243,19 @@ class ClusterTemplates:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._patience_s
         backoff = Backoff(initial_s=0.1, limit_s=1.0)
+        # What the server said before it said nothing tells more than its silence.
+        failure: ApiError | UnreachableError = UnreachableError(
+            f"ResourceClaimTemplate {namespace}/{template.name}: the API server did not answer"
+            f" within {self._patience_s:g} s"
+        )
         while True:
             try:
                 async with asyncio.timeout_at(end):
                     return await self._create_once(namespace, template)
             except TimeoutError:
-                raise UnreachableError(
-                    f"ResourceClaimTemplate {namespace}/{template.name}: the API server did not"
-                    f" answer within {self._patience_s:g} s"
-                ) from None
+                raise failure from None
             except (ApiError, UnreachableError) as error:
+                failure = error
                 pause_s = _pause_s(error, backoff)
                 if pause_s is None or loop.time() + pause_s >= end:
                     raise

@@ -115,7 +115,7 @@ def test_readiness_tells_what_fails_and_stays(port: int, problems: dict[str, str
 def test_a_request_that_does_not_come_is_not_waited_for(pages: Pages) -> None:
     """Neither silence nor one byte after the other holds a thread beyond the whole deadline."""
     with (
-        serving(pages, request_s=0.2) as server,
+        serving(pages, request_s=2) as server,
         socket.create_connection((LOOPBACK, server.port)) as silent,
         socket.create_connection((LOOPBACK, server.port)) as slow,
     ):
@@ -155,7 +155,7 @@ def test_a_client_that_does_not_take_its_answer_fills_no_log(
 ) -> None:
     pages = Pages(CollectorRegistry(), lambda: "x" * (64 * 2**20), lambda: problems)
     before = threading.active_count()
-    with serving(pages, request_s=0.2) as server, socket.socket() as slow:
+    with serving(pages, request_s=2) as server, socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect((LOOPBACK, server.port))
         slow.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -104,7 +104,7 @@ class FakeKubelet:
             )
             information = await _insist(ask)
             assert information.type == "DRAPlugin"
-            await tell(RegistrationStatus(not self.refusal, self.refusal), timeout=5)
+            await tell(RegistrationStatus(not self.refusal, self.refusal), timeout=60)
         async with aio.insecure_channel(f"unix:{information.endpoint}") as channel:
             service = _first(information.versions, self.versions)
             yield RegisteredPlugin(information, service, channel)

@@ -278,7 +278,7 @@ def test_a_driver_that_does_not_answer_gets_no_new_pods(
 ) -> None:
     state = NodeState(backend, name="n", driver="gpu.example.com", split_count=10, hangs_s=0.1)
     nvml.found[0].recovery_action = 1
-    state.refresh()
+    until(lambda: state.refresh() and not state.problem, what="it answers at first")
     if how == "hangs":
         nvml.hangs.set()
     else:
