@@ -24,12 +24,15 @@ def choose_backend(settings: Settings, *, root: Path = Path("/")) -> Backend:
     from hami_dra.node import edits  # noqa: PLC0415
     from hami_dra.node.driver_files import DriverRoot  # noqa: PLC0415
     from hami_dra.node.nvml import NvmlCards  # noqa: PLC0415
+    from hami_dra.node.remembered import Remembered  # noqa: PLC0415
 
     driver = DriverRoot(settings.driver_root, settings.host_driver_root or settings.driver_root)
+    toolkit = Remembered(edits.from_toolkit)
+    spec = Remembered(edits.from_host, files=edits.host_specs())
     ways: dict[CdiMode, list[FindEdits]] = {
-        CdiMode.TOOLKIT: [edits.from_toolkit],
-        CdiMode.SPEC: [edits.from_host],
+        CdiMode.TOOLKIT: [toolkit],
+        CdiMode.SPEC: [spec],
         CdiMode.OWN: [driver.edits],
-        CdiMode.AUTO: [edits.from_toolkit, edits.from_host, driver.edits],
+        CdiMode.AUTO: [toolkit, spec, driver.edits],
     }
     return NvmlCards(edits.first_that_works(ways[settings.cdi_mode]), root=root)

@@ -68,13 +68,18 @@ def from_toolkit(cards: Sequence[Card], *, tool: str = TOOL) -> NodeEdits:
     return take_apart(spec, cards, f"the output of {tool}")
 
 
+def host_specs(root: Path = Path("/")) -> tuple[Path, ...]:
+    """Return where an administrator's spec may be, first come first served."""
+    return tuple(root / name for name in _SPECS)
+
+
 def from_host(cards: Sequence[Card], *, root: Path = Path("/")) -> NodeEdits:
     """Read the spec that an administrator has had made on the host.
 
     Raises:
         BackendError: if there is none, or it does not fit the driver that runs now.
     """
-    for path in (root / name for name in _SPECS):
+    for path in host_specs(root):
         if not path.is_file():
             continue
         try:
