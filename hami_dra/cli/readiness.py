@@ -12,7 +12,7 @@ import typer
 
 from hami_dra.cli.exits import NOT_ALL, fail
 from hami_dra.cli.live import Live
-from hami_dra.kube.errors import ApiError
+from hami_dra.kube.errors import ApiError, UnreachableError
 from hami_dra.kube.session import Session
 from hami_dra.migration import Policy
 from hami_dra.plain import plain
@@ -58,6 +58,9 @@ async def _rate(session: Session, policy: Policy) -> Rate | Hidden:
         return await measure(session, family.device_class, say=lambda t: typer.echo(t, err=True))
     except ApiError as error:
         return Hidden(f"the measurement was refused: {error}")
+    except UnreachableError as error:
+        # What was found before is worth no less, least of all where the server is slow.
+        return Hidden(f"the API server did not stand the measurement: {error}")
     except TimeoutError:
         return Hidden("the claims of a burst of pods did not come within a minute")
 

@@ -1,13 +1,19 @@
 """Facts as people, machines and tickets get them."""
 
+import asyncio
 import json
 import sys
 from io import StringIO
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from hami_dra.cli import readiness
+from hami_dra.cli.app import app
+from hami_dra.kube.errors import ApiError, UnreachableError
 from hami_dra.preflight.fact import Fact, Status
+from tests.hami_dra.kube.api_double import ApiDouble
 
 FACTS = [
     Fact("device-class", "a title", Status.PASS, "found it", "", ""),
@@ -67,3 +73,31 @@ def test_json_has_every_field() -> None:
         "expected": "",
         "fix": "",
     }
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ApiError(403, "Forbidden", "not you"), "the measurement was refused: "),
+        (UnreachableError("no answer within 30 s"), "did not stand the measurement: no answer"),
+        (TimeoutError(), "did not come within a minute"),
+    ],
+)
+async def test_a_measurement_that_fails_leaves_all_other_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    """Where the API server is slow, they matter most."""
+
+    async def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(readiness, "measure", fails)
+    async with ApiDouble().serving() as api:
+        config = api.write_kubeconfig(tmp_path / "kubeconfig")
+        command = ["preflight", "--measure", "-o", "json", "--kubeconfig", str(config)]
+        result = await asyncio.to_thread(CliRunner().invoke, app, command)
+
+    found = {fact["id"]: fact for fact in json.loads(result.stdout)}
+    assert len(found) > 10
+    assert found["controller-manager-rate"]["status"] == "unknown"
+    assert said in found["controller-manager-rate"]["found"]
