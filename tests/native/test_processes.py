@@ -189,14 +189,21 @@ def test_many_starts_at_once_get_slots_of_their_own(built: Built, container: Con
     started = [container.start([str(program)]) for _ in range(200)]
     for process in started[:100]:
         process.kill()
+    alive = {process.pid for process in started[100:]}
+
+    def shown() -> list[tuple[int, int]] | None:
+        usage = limit_files.read_usage(path / "usage", 1)
+        found = [(process.pid, process.start_time) for process in usage]
+        return found if alive <= {pid for pid, _ in found} else None
+
+    # While all of them are alive: one that starts takes the slots of those that have ended.
+    identities = wait.until(shown, what="all that were not killed have slots")
     said = {process.communicate("\n", timeout=240)[1] for process in started}
 
     assert [process.returncode for process in started[100:]] == [0] * 100
     assert said == {""}
-    usage = limit_files.read_usage(path / "usage", 1)
-    identities = [(process.pid, process.start_time) for process in usage]
     assert len(set(identities)) == len(identities) <= 200
-    assert len([pid for pid, _ in identities if pid in {p.pid for p in started[100:]}]) == 100
+    assert sum(pid in alive for pid, _ in identities) == 100
 
 
 def test_crashing_starts_never_hang_a_survivor(limited: Container) -> None:
