@@ -1,7 +1,7 @@
 """Convert: apply to manifests the very patch that the webhook would send for their pods."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -70,13 +70,16 @@ class Converter:
         self._scanner = Scanner(each for name in self._names for each in spellings(name))
         self._written: set[tuple[str, str]] = set()
 
-    def convert(self, name: str, data: bytes, *, is_patch: bool = False) -> Converted:
+    def convert(
+        self, name: str, data: bytes, *, is_patch: Callable[[], bool] = lambda: False
+    ) -> Converted:
         """Convert one input; documents without managed resources are not even parsed.
 
         Args:
             name: of the input, for messages.
             data: the input, whole.
-            is_patch: whether it changes other manifests, and is none itself.
+            is_patch: whether it changes other manifests, and is none itself; asked only where that
+                matters, since it costs more than to see that a file names no managed resource.
 
         Raises:
             UnreadableError: if a document that may name one is neither YAML nor JSON, or is not
@@ -90,7 +93,7 @@ class Converter:
         changed, before = False, set(self._written)
         try:
             for document in split(name, as_text(name, data)):
-                text = self._document(document, result, is_patch=is_patch)
+                text = self._document(document, result, is_patch)
                 changed = changed or text is not None
                 parts.append(document.lead + document.text if text is None else text)
         except Exception:
@@ -99,7 +102,9 @@ class Converter:
         result.text = "".join(parts) if changed else None
         return result
 
-    def _document(self, document: Document, result: Converted, *, is_patch: bool) -> str | None:
+    def _document(
+        self, document: Document, result: Converted, is_patch: Callable[[], bool]
+    ) -> str | None:
         """Return a document's new text with its lead; None for one that stays."""
         if not self._scanner.finds(document.text.encode()):
             self._note_template(document)
@@ -108,7 +113,7 @@ class Converter:
         made = [self._thing(document, thing) for thing in things(parsed.value)]
         entries = [entry for entries, _ in made for entry in entries]
         work = [each for _, migrations in made for each in migrations]
-        if is_patch and work:
+        if work and is_patch():
             entries = [_as_it_was(entry, f"{_REJECTED}: {_PATCH}") for entry in entries]
         elif name := named_in_patch(parsed.value, self._names):
             entries.append(_patching(document, name))

@@ -2,6 +2,7 @@
 
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -134,7 +135,7 @@ def _convert_all(
     kept: list[Located] = []
     for source, data in read_all(sources, report):
         try:
-            converted = converter.convert(source.name, data, is_patch=is_patch(source))
+            converted = converter.convert(source.name, data, is_patch=partial(is_patch, source))
             text = converted.text
             out.put(source, data if text is None else text.encode(), changed=text is not None)
         except UnreadableError as error:

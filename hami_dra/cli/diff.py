@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -93,7 +94,7 @@ def _changes(sources: list[Source], target: Target, report: Report) -> Iterator[
     converter = Converter(target.policy, target.cards)
     for source, data in read_all(sources, report):
         try:
-            converted = converter.convert(source.name, data, is_patch=is_patch(source))
+            converted = converter.convert(source.name, data, is_patch=partial(is_patch, source))
         except UnreadableError as error:
             report.errors.append(str(error))
             continue
