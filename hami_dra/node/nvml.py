@@ -4,7 +4,6 @@ NVML is loaded and asked in whatever thread calls; its answers may take long. Wh
 asked now is an error that says so, never a node without cards.
 """
 
-import contextlib
 import importlib
 import logging
 import threading
@@ -15,10 +14,10 @@ from typing import Any, Final
 from hami_dra.node.backend import UNREADABLE, BackendError, CardTrouble, FindEdits
 from hami_dra.node.cdi import NodeEdits
 from hami_dra.node.inventory import Card
+from hami_dra.node.listener import Listener, as_text
 from hami_dra.node.meter import Measured, Meter
 
 _PCI: Final = Path("sys/bus/pci/devices")
-_WAIT_MS: Final = 5000
 _PATIENCE_S: Final = 1.0
 _GOOD_LOOKS: Final = 2
 """Good looks at a card, one after another, after which it counts as recovered."""
@@ -82,11 +81,8 @@ class NvmlCards:
         self._cards: tuple[Card, ...] = ()
         self._failed: dict[str, CardTrouble] = {}
         self._good_looks: dict[str, int] = {}
-        # Cards of which no event can be had, and partitioned ones that were told of.
-        self._deaf: set[str] = set()
-        self._partitioned: set[str] = set()
-        self._watcher: threading.Thread | None = None
-        self._is_ending = threading.Event()
+        self._partitioned: set[str] = set()  # those that were told of
+        self._listener = Listener(self._nvml, self.note_xid)
         # Apart from the other one, which is held while the thread that listens is waited for.
         self._failures = threading.Lock()
 
@@ -104,7 +100,7 @@ class NvmlCards:
                 self._close()
                 raise BackendError(_why(self._nvml, error)) from error
             self._cards = tuple(sorted(found, key=lambda card: card.pcie_bus_id))
-            self._watch()
+            self._listener.listen([card.uuid for card in self._cards])
         return self._cards
 
     def troubles(self) -> Mapping[str, CardTrouble]:
@@ -197,7 +193,7 @@ class NvmlCards:
         """Forget NVML, so that the next look begins anew: the driver may have been reloaded."""
         if self._is_open:
             self._is_open = False
-            self._end_listening()
+            self._listener.end()
             try:
                 self._nvml.nvmlShutdown()
             except self._nvml.NVMLError as error:
@@ -212,7 +208,7 @@ class NvmlCards:
             try:
                 handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
                 if self._is_partitioned(handle):
-                    partitioned.add(_text(self._nvml.nvmlDeviceGetUUID(handle)))
+                    partitioned.add(as_text(self._nvml.nvmlDeviceGetUUID(handle)))
                 else:
                     found.append(self._card(handle))
             except self._nvml.NVMLError as error:
@@ -245,16 +241,16 @@ class NvmlCards:
         major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
         cuda: int = nvml.nvmlSystemGetCudaDriverVersion_v2()
         return Card(
-            uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+            uuid=as_text(nvml.nvmlDeviceGetUUID(handle)),
             minor=int(nvml.nvmlDeviceGetMinorNumber(handle)),
-            product_name=_text(nvml.nvmlDeviceGetName(handle)),
+            product_name=as_text(nvml.nvmlDeviceGetName(handle)),
             brand=_BRANDS.get(self._number(nvml.nvmlDeviceGetBrand, handle), ""),
             architecture=_ARCHITECTURES.get(
                 self._number(nvml.nvmlDeviceGetArchitecture, handle), ""
             ),
             memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
             compute_capability=f"{major}.{minor}",
-            driver_version=_text(nvml.nvmlSystemGetDriverVersion()),
+            driver_version=as_text(nvml.nvmlSystemGetDriverVersion()),
             cuda_driver_version=f"{cuda // 1000}.{cuda % 1000 // 10}",
             pcie_bus_id=bus,
             pcie_root=_pcie_root(self._root / _PCI / bus),
@@ -266,62 +262,6 @@ class NvmlCards:
             return int(question(handle))
         except self._nvml.NVMLError:
             return -1
-
-    def _watch(self) -> None:
-        """Listen for the driver's errors, in a thread that waits in NVML."""
-        if all(card.uuid in self._deaf for card in self._cards):
-            return
-        if self._watcher is None or not self._watcher.is_alive():
-            self._is_ending.clear()
-            self._watcher = threading.Thread(target=self._listen, name="nvml", daemon=True)
-            self._watcher.start()
-
-    def _end_listening(self) -> None:
-        """Have nobody in NVML, which must not be shut down under a call."""
-        self._is_ending.set()
-        if self._watcher is not None:
-            self._watcher.join(2 * _WAIT_MS / 1000)
-
-    def _listen(self) -> None:
-        """Note errors until NVML ends; the next look at the cards begins to listen again."""
-        nvml = self._nvml
-        events: object = None
-        try:
-            events = nvml.nvmlEventSetCreate()
-            heard: set[str] = set()
-            while not self._is_ending.is_set() and self._register(events, heard):
-                self._hear(events)
-        except nvml.NVMLError as error:
-            _log.info("no more events of cards: %s", error)
-        finally:
-            if events is not None:
-                with contextlib.suppress(nvml.NVMLError):
-                    nvml.nvmlEventSetFree(events)
-
-    def _register(self, events: object, heard: set[str]) -> bool:
-        """Listen to the cards that are not heard yet; tell whether any is."""
-        nvml = self._nvml
-        for uuid in [card.uuid for card in self._cards if card.uuid not in heard | self._deaf]:
-            try:
-                handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
-                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
-            except nvml.NVMLError_NotSupported:
-                _log.info("card %s reports no errors; it is looked at now and then", uuid)
-                self._deaf.add(uuid)
-            except nvml.NVMLError as error:
-                _log.debug("card %s is not listened to: %s", uuid, error)
-            else:
-                heard.add(uuid)
-        return bool(heard)
-
-    def _hear(self, events: object) -> None:
-        nvml = self._nvml
-        try:
-            event = nvml.nvmlEventSetWait_v2(events, _WAIT_MS)
-            uuid = _text(nvml.nvmlDeviceGetUUID(event.device))
-        except nvml.NVMLError_Timeout:
-            return
-        self.note_xid(uuid, int(event.eventData))
 
 
 def _why(nvml: Any, error: Exception) -> str:  # noqa: ANN401 - an untyped binding
@@ -355,7 +295,3 @@ def _pcie_root(device: Path) -> str:
     except OSError:
         return ""
     return next((part for part in parts if part.startswith("pci") and ":" in part), "")
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
