@@ -47,7 +47,7 @@ test-fast: $(STAMP) ## Run the tests that need no cluster, in another order and 
 	@$(BIN)/pytest -m "not cluster and not tools" -n auto -p no:benchmark
 
 .PHONY: test-search
-test-search: $(STAMP) ## Look for what breaks a property, with a thousand examples for each (many minutes).
+test-search: $(STAMP) ## Look for what breaks a property, with a thousand examples for each (hours).
 	@$(BIN)/pytest -m "hypothesis and not cluster" -n auto -p no:benchmark --timeout=0 \
 		--hypothesis-profile=search
 
