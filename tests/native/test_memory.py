@@ -220,10 +220,13 @@ def test_one_unmap_may_end_several_mappings(limited: Container) -> None:
     assert told == [30, 0, 0]
 
 
-@pytest.mark.parametrize(
+ENDS_OF_VIRTUAL_MEMORY = pytest.mark.parametrize(
     ("name", "end"),
     [("cuMemRelease", "cuda.release(handle)"), ("cuMemUnmap", "cuda.unmap(address, size)")],
 )
+
+
+@ENDS_OF_VIRTUAL_MEMORY
 def test_a_handle_may_be_given_out_again_before_its_end_returns(
     limited: Container, name: str, end: str
 ) -> None:
@@ -246,10 +249,7 @@ def test_a_handle_may_be_given_out_again_before_its_end_returns(
     assert told == [0, True, 300, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("name", "end"),
-    [("cuMemRelease", "cuda.release(handle)"), ("cuMemUnmap", "cuda.unmap(address, size)")],
-)
+@ENDS_OF_VIRTUAL_MEMORY
 def test_virtual_memory_that_the_driver_keeps_stays_charged(
     limited: Container, name: str, end: str
 ) -> None:
