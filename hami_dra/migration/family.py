@@ -164,6 +164,13 @@ class Family(Record):
         return tuple(n for n in (names.count, names.memory, names.percentage, names.cores) if n)
 
     @cached_property
+    def share_names(self) -> tuple[str, ...]:
+        """The resource names that ask for the default count of cards by being there, even as 0."""
+        names = self.resources
+        asked = (names.memory, names.percentage, names.cores) if self.default_count else ()
+        return tuple(name for name in asked if name)
+
+    @cached_property
     def managed_names(self) -> tuple[str, ...]:
         """All resource names that are converted."""
         priority = self.resources.priority

@@ -199,16 +199,12 @@ def _check_percentage(amounts: _Amounts, names: ResourceNames) -> None:
 def _with_defaults(amounts: _Amounts, family: Family) -> Mapping[str, Quantity]:
     """Return the limits after what the legacy webhook added: the count, then exclusive cores."""
     names, limits = family.resources, amounts.limits
-    if names.count not in limits and family.default_count and _names_a_share(limits, names):
+    if names.count not in limits and any(name in limits for name in family.share_names):
         limits = {**limits, names.count: parse(family.default_count)}
     counted = names.count in limits or names.count in amounts.requests
     if counted and _is_exclusive(amounts, family):
         limits = {**limits, names.cores: _HUNDRED}
     return limits
-
-
-def _names_a_share(limits: Mapping[str, Quantity], names: ResourceNames) -> bool:
-    return any(name in limits for name in (names.memory, names.percentage, names.cores) if name)
 
 
 def _is_exclusive(amounts: _Amounts, family: Family) -> bool:

@@ -5,12 +5,14 @@ the GPU users'.
 """
 
 import json
+from operator import attrgetter
 from typing import Final
 
 from hami_dra.migration.excerpt import MIRROR_ANNOTATION, OPT_OUT_LABEL
 from hami_dra.migration.json import Json
 from hami_dra.migration.pod import OPT_OUT_VALUE
 from hami_dra.migration.policy import Policy
+from hami_dra.migration.record import ANNOTATION
 
 NAME: Final = "hami-dra-webhook"
 """Name of the configuration, the Service, the ServiceAccount and the roles of the webhook."""
@@ -149,14 +151,21 @@ def _asks(policy: Policy) -> str:
     """Return the CEL condition "a container asks for a resource that we convert".
 
     Families without a DeviceClass are left alone, so their pods must not depend on us either.
-    Zero does not count: a LimitRange makes us write it (ruling 20), and it asks for nothing.
+    No card asks for nothing. No memory or no compute without a count asks for a card all the same
+    (rulings 3 and 8), unless our record stands beside it: then it is the zero that a LimitRange
+    makes us write (ruling 20).
     """
-    converted = (family for family in policy.families if family.device_class)
-    names = sorted({name for family in converted for name in family.managed_names})
+    converted = [family for family in policy.families if family.device_class]
+    managed, shares = (
+        json.dumps(sorted({name for family in converted for name in names(family)}))
+        for names in (attrgetter("managed_names"), attrgetter("share_names"))
+    )
+    recorded = f'"{ANNOTATION}" in object.metadata.?annotations.orValue({{}})'
     return (
         "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,"
         " [c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})].exists(amounts,"
-        f' amounts.exists(name, name in {json.dumps(names)} && amounts[name] != "0")))'
+        f" amounts.exists(name, name in {managed} &&"
+        f' (amounts[name] != "0" || name in {shares} && !({recorded})))))'
     )
 
 

@@ -16,7 +16,8 @@ from hami_dra.lab.failure import KubectlError
 from hami_dra.lab.nodes import add_node
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
-from tests.e2e.world import World, pod
+from hami_dra.migration.record import ANNOTATION
+from tests.e2e.world import World, managed_amounts, pod
 from tests.pods import migrated, pods
 
 pytestmark = pytest.mark.cluster
@@ -112,10 +113,32 @@ def test_a_refusal_tells_the_author_what_to_write(world: World, case: str) -> No
     assert world.objects("resourceclaimtemplates") == []
 
 
-def test_a_pod_that_asks_for_zero_passes_as_it_is(world: World) -> None:
-    """What a LimitRange can make us write must neither be called for nor refused (ruling 20)."""
+def test_a_pod_that_asks_for_no_card_passes_as_it_is(world: World) -> None:
     world.add_node("a")
     world.apply(pod("p", {"gpu": 0}))
+
+    world.await_scheduled("p")
+
+    assert "resourceClaims" not in world.pod("p")["spec"]
+
+
+@pytest.mark.parametrize("word", ["gpumem", "gpumem-percentage", "gpucores"])
+def test_zero_of_a_share_asks_for_a_card(world: World, word: str) -> None:
+    """A present zero means all of it, and whoever names a share gets a card (rulings 3 and 8)."""
+    world.add_node("a", l4_24g=1)
+    world.apply(pod("p", {word: 0}))
+
+    share = world.share("p")
+
+    assert (share.memory_mib, share.cores) == (23034, 0)
+    assert managed_amounts(world.pod("p")) == [{}]
+
+
+def test_a_zero_that_we_wrote_asks_for_nothing(world: World) -> None:
+    """A LimitRange makes us write one; a copy of such a pod needs no webhook (ruling 20)."""
+    world.add_node("a")
+    ours = {ANNOTATION: '{"containers":{"main":{"claims":["gpu-main"]}}}'}
+    world.apply(pod("p", {"gpumem": 0}, annotations=ours))
 
     world.await_scheduled("p")
 

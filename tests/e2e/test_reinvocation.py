@@ -15,25 +15,11 @@ from hami_dra.lab.ports import free_ports
 from hami_dra.lab.readiness import is_ok
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
-from tests.e2e.world import World, limit_range, pod
+from tests.e2e.world import World, limit_range, managed_amounts, pod
 
 pytestmark = pytest.mark.cluster
 
 GPU = "nvidia.com/gpu"
-MANAGED = ("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores")
-
-
-def managed_amounts(seen: Json) -> list[dict[str, str]]:
-    """Return what each container still carries of the managed resources."""
-    return [
-        {
-            name: amount
-            for section in ("limits", "requests")
-            for name, amount in container["resources"].get(section, {}).items()
-            if name in MANAGED
-        }
-        for container in seen["spec"]["containers"]
-    ]
 
 
 def test_a_default_that_a_limit_range_puts_back_is_stripped_again(world: World) -> None:

@@ -188,3 +188,18 @@ def limit_range(**bounds: dict[str, str]) -> Json:
         "metadata": {"name": "bounds"},
         "spec": {"limits": [{"type": "Container", **bounds}]},
     }
+
+
+def managed_amounts(seen: Json) -> list[dict[str, str]]:
+    """Return what each container still carries of the managed resources."""
+    [family] = Policy().families
+    managed = family.managed_names
+    return [
+        {
+            name: amount
+            for section in ("limits", "requests")
+            for name, amount in container["resources"].get(section, {}).items()
+            if name in managed
+        }
+        for container in seen["spec"]["containers"]
+    ]

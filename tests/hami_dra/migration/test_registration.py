@@ -29,6 +29,19 @@ def test_pods_of_a_family_without_a_class_do_not_depend_on_us() -> None:
     assert "enflame.com" not in hook["matchConditions"][0]["expression"]
 
 
+def test_zero_of_a_share_counts_where_a_share_alone_gets_a_card() -> None:
+    def zeros(**family: object) -> str:
+        policy = Policy.model_validate({"families": [family]})
+        [hook] = webhook_configuration(policy, {"url": "https://example.com"})["webhooks"]
+        expression: str = hook["matchConditions"][0]["expression"]
+        _, _, found = expression.partition('!= "0"')
+        return found
+
+    assert '"nvidia.com/gpumem"' in zeros()
+    assert '"nvidia.com/gpu"' not in zeros()
+    assert "nvidia.com" not in zeros(defaultCount=0)
+
+
 def test_an_outage_never_opens_the_door_and_a_dry_run_is_one() -> None:
     [hook] = webhook_configuration(Policy(), {"url": "https://example.com"})["webhooks"]
 
