@@ -54,11 +54,12 @@ test-search: $(STAMP) ## Look for what breaks a property, with a thousand exampl
 .PHONY: test-matrix
 test-matrix: $(STAMP) ## Run the tests on a real control plane on other versions of Kubernetes (builds each once).
 	@$(BIN)/python -m tests.node.build
-	@for version in $(OTHER_VERSIONS); do \
+	@failed=; for version in $(OTHER_VERSIONS); do \
 		echo "Kubernetes $$version"; \
-		$(BIN)/python -m hami_dra.lab build --version $$version; \
-		$(BIN)/pytest -m cluster -p no:randomly --hypothesis-profile=same --kube-version $$version; \
-	done
+		$(BIN)/python -m hami_dra.lab build --version $$version && \
+		$(BIN)/pytest -m cluster -p no:randomly --hypothesis-profile=same --kube-version $$version \
+			|| failed="$$failed $$version"; \
+	done; [ -z "$$failed" ] || { echo "failed on Kubernetes$$failed"; exit 1; }
 
 .PHONY: add-version
 add-version: $(STAMP) ## Write the module files of a version of Kubernetes: make add-version VERSION=1.36.3.
