@@ -21,6 +21,9 @@ from hami_dra.lab.api import Api
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 
+_ROUND: Final = "mutation.webhook.admission.k8s.io/round_"
+"""Start of the annotations that the API server makes for each answer of a mutating webhook."""
+
 _WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 _COMPONENTS: Final = (
@@ -66,6 +69,7 @@ class Event:
         name: empty for a collection, or for a name that the server made up.
         code: the HTTP status of the answer.
         is_dry_run: whether the request asked that nothing be stored.
+        reviews: names of the webhook configurations that were asked, once for each round.
         request: the body, where the policy keeps it.
         response: the answer's body, where the policy keeps it.
     """
@@ -80,6 +84,7 @@ class Event:
     name: str
     code: int
     is_dry_run: bool
+    reviews: tuple[str, ...]
     request: Json | None
     response: Json | None
 
@@ -98,6 +103,11 @@ class Event:
             name=where.get("name", ""),
             code=(item.get("responseStatus") or {}).get("code", 0),
             is_dry_run="dryRun=All" in item["requestURI"],
+            reviews=tuple(
+                json.loads(text)["configuration"]
+                for key, text in (item.get("annotations") or {}).items()
+                if key.startswith(_ROUND)
+            ),
             request=item.get("requestObject"),
             response=item.get("responseObject"),
         )

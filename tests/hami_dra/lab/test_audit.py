@@ -53,6 +53,19 @@ def test_only_what_is_to_be_stored_is_a_write() -> None:
     ]
 
 
+def test_an_event_says_which_webhooks_were_asked_in_each_round() -> None:
+    rounds = {
+        f"mutation.webhook.admission.k8s.io/round_{each}_index_0": json.dumps(
+            {"configuration": "ours", "webhook": "pods.example.com", "mutated": False}
+        )
+        for each in range(2)
+    }
+    other = {"authorization.k8s.io/decision": "allow"}
+
+    assert Event.of({**CREATE, "annotations": {**other, **rounds}}).reviews == ("ours", "ours")
+    assert Event.of(CREATE).reviews == ()
+
+
 def test_a_line_in_the_making_is_left_for_later(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.jsonl")
     whole = json.dumps(CREATE).encode()
