@@ -120,12 +120,12 @@ def _cards(snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
         (
             "hami_gpu_shared_count",
             "Shares that claims hold of the card.",
-            lambda use: use.shares,
+            lambda use: use.given.shares if use.given else None,
         ),
         (
             "hami_gpu_core_allocated_ratio",
             "Compute of the card that claims hold (0-100); 0 of those without a limit.",
-            lambda use: use.allocated.cores,
+            lambda use: use.given.allocated.cores if use.given else None,
         ),
     )
     for name, text, value in gauges:
@@ -153,8 +153,10 @@ def _allocated(snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
         _CARD[:3],
     )
     for use in snapshot.cards:
+        if use.given is None:
+            continue
         *labels, model = _card_labels(snapshot, use)
-        held = use.allocated.memory_mib * _MIB
+        held = use.given.allocated.memory_mib * _MIB
         allocated.add(held, *labels, str(_WHOLE), model)
         if (memory := _memory(use)) is not None:
             overview.add(held, *labels, str(_WHOLE), str(memory // _MIB), model)

@@ -291,6 +291,7 @@ def test_without_the_kubelet_cards_show_and_containers_do_not(world: World, fail
     assert series(text, "hami_vgpu_memory_used_bytes") == {}
     allocated = by(series(text, "hami_gpu_memory_allocated_bytes"), "device_uuid")
     assert allocated[CARDS[0].uuid] == 4 * 2**30
+    assert series(text, "hami_dra_monitor_unnamed_claims") == {}, "nobody told who has which"
     up = by(series(text, "hami_dra_monitor_source_up"), "source")
     assert up == {"cards": 1, "claims": 1, "pod-resources": 0}
     errors = by(series(text, "hami_dra_monitor_errors_total"), "source", "device_uuid")
