@@ -136,18 +136,75 @@ def test_a_head_without_end_is_turned_away(port: int) -> None:
 
 
 def test_there_are_no_more_threads_than_connections(pages: Pages) -> None:
-    """Who comes beyond them is turned away, and served again as soon as there is room."""
-    with serving(pages, connections=2) as server:
-        before = threading.active_count()
-        holding = [socket.create_connection((LOOPBACK, server.port)) for _ in range(2)]
-        until(lambda: threading.active_count() == before + 2, what="both are waited for")
-        with socket.create_connection((LOOPBACK, server.port), timeout=30) as third:
-            assert third.recv(1) == b""
-        assert threading.active_count() == before + 2
-        for each in holding:
-            each.close()
-        until(lambda: threading.active_count() == before, what="there is room again")
+    """One more takes the place of the one that has been silent for longest."""
+    with serving(pages, connections=2) as server, contextlib.ExitStack() as stack:
+        first, second = (connected(stack, server) for _ in range(2))
+        until(lambda: answering() == 2, what="both are waited for")
+        third = connected(stack, server)
+        assert first.recv(1) == b""
+        until(lambda: answering() == 2, what="the third is waited for in its place")
+        for each in (second, third):
+            assert answered(each), "the others are not ended"
+        until(lambda: answering() == 0, what="there is room again")
+
+
+@pytest.mark.parametrize("asks", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_clients_that_hold_every_connection_keep_nobody_from_an_answer(
+    problems: dict[str, str], asks: bytes
+) -> None:
+    """A kubelet whose probe gets no answer restarts the container, and an agent with it."""
+    pages = Pages(CollectorRegistry(), lambda: "x" * (16 * 2**20), lambda: problems)
+    with (
+        serving(pages, request_s=3600, connections=3) as server,
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(3):
+            connected(stack, server).sendall(asks)
+        until(lambda: answering() == 3, what="all are waited for")
+
+        for _ in range(5):
+            assert asked(server.port, "/healthz")[0] == 200
+        for _ in range(30):
+            connected(stack, server).sendall(asks)
         assert asked(server.port, "/healthz")[0] == 200
+
+
+def test_silence_goes_before_who_waits_for_an_answer(problems: dict[str, str]) -> None:
+    """A scrape takes its time; what holds a connection and asks for nothing needs none."""
+    looking, go_on = threading.Event(), threading.Event()
+
+    def page() -> str:
+        looking.set()
+        go_on.wait()
+        return "page"
+
+    pages = Pages(CollectorRegistry(), page, lambda: problems)
+    with serving(pages, connections=2) as server, contextlib.ExitStack() as stack:
+        waiting = connected(stack, server)
+        waiting.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        looking.wait()
+        silent = connected(stack, server)
+
+        status, _, _ = asked(server.port, "/healthz")
+        go_on.set()
+
+        assert status == 200
+        assert silent.recv(1) == b""
+        assert waiting.recv(12) == b"HTTP/1.0 200"
+
+
+def answering() -> int:
+    """Count the threads that answer."""
+    return sum("process_request_thread" in each.name for each in threading.enumerate())
+
+
+def connected(stack: contextlib.ExitStack, server: Server) -> socket.socket:
+    return stack.enter_context(socket.create_connection((LOOPBACK, server.port), timeout=30))
+
+
+def answered(connection: socket.socket) -> bool:
+    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    return connection.recv(12) == b"HTTP/1.0 200"
 
 
 def test_a_client_that_does_not_take_its_answer_fills_no_log(
