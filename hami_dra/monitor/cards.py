@@ -32,6 +32,7 @@ class CardReading:
         busy_percent: of the last moments in which kernels ran.
         memory_busy_percent: of the last moments in which memory was read or written.
         is_simulated: whether it does not exist.
+        is_partitioned: whether it is divided by MIG, and so not shared out.
         errors: what it failed to tell, by what was asked.
     """
 
@@ -43,6 +44,7 @@ class CardReading:
     busy_percent: int | None = None
     memory_busy_percent: int | None = None
     is_simulated: bool = False
+    is_partitioned: bool = False
     errors: tuple[tuple[str, str], ...] = ()
 
 
@@ -164,8 +166,16 @@ class _Asked:
             used_bytes=int(memory.used) if memory else None,
             busy_percent=int(rates.gpu) if rates else None,
             memory_busy_percent=int(rates.memory) if rates else None,
+            is_partitioned=self._is_partitioned(),
             errors=tuple(self._errors),
         )
+
+    def _is_partitioned(self) -> bool:
+        try:
+            current, _ = self._nvml.nvmlDeviceGetMigMode(self._handle)
+        except self._nvml.NVMLError:  # as of all cards that cannot be
+            return False
+        return bool(current == self._nvml.NVML_DEVICE_MIG_ENABLE)
 
     def _ask(self, what: str, question: Callable[[object], Any]) -> Any:  # noqa: ANN401
         """Return an answer; None where there is none, as of partitioned cards."""

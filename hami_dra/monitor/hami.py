@@ -130,10 +130,17 @@ def _cards(snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
     )
     for name, text, value in gauges:
         gauge = _Gauge(name, text, _CARD)
-        for use in snapshot.cards:
+        for use in _shared_out(snapshot):
             gauge.add(value(use), *_card_labels(snapshot, use))
         yield gauge.family
     yield from _allocated(snapshot)
+
+
+def _shared_out(snapshot: Snapshot) -> Iterator[CardUse]:
+    """Yield the cards of which something can be, or is, given away."""
+    for use in snapshot.cards:
+        if not use.card.is_partitioned or (use.given and use.given.shares):
+            yield use
 
 
 def _allocated(snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
@@ -152,7 +159,7 @@ def _allocated(snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
         "Part of the card's memory that claims hold (0-1).",
         _CARD[:3],
     )
-    for use in snapshot.cards:
+    for use in _shared_out(snapshot):
         if use.given is None:
             continue
         *labels, model = _card_labels(snapshot, use)

@@ -122,6 +122,8 @@ def _card(use: CardUse, containers: Markup) -> Markup:
         tags.append(element("span", _counted(use.given.shares, "share"), class_="tag"))
     if card.is_simulated:
         tags.append(element("span", "simulated", class_="tag"))
+    if card.is_partitioned:
+        tags.append(element("span", "partitioned, not shared out", class_="tag"))
     head = element(
         "header",
         element("h2", f"{card.index}: {card.model}"),

@@ -30,7 +30,7 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """One claim and what it does, by card."""
+    """One claim and what it does, by card in CUDA's order; by none if its limits are not known."""
 
     claim: ClaimReading
     devices: Mapping[str, DeviceUse]
@@ -195,8 +195,17 @@ def _of_container(
         for uuid, allocated in claim.allocated().items():
             amounts[uuid] = amounts.get(uuid, Amounts()) + allocated
             uses.setdefault(uuid, []).append(claim.devices.get(uuid, DeviceUse()))
-    for number, uuid in enumerate(sorted(amounts, key=lambda uuid: (position(uuid), uuid))):
+    for number, uuid in enumerate(_numbered(amounts, held, position)):
         yield ContainerUse(container, number, uuid, amounts[uuid], _sum(uses[uuid]))
+
+
+def _numbered(
+    amounts: Mapping[str, Amounts], held: Sequence[ClaimUse], position: Position
+) -> Sequence[str]:
+    """Return the cards of a container in CUDA's order: one claim's are in it since it was made."""
+    if len(held) == 1 and held[0].devices.keys() == amounts.keys():
+        return tuple(held[0].devices)
+    return sorted(amounts, key=lambda uuid: (position(uuid), uuid))
 
 
 def _sum(uses: Sequence[DeviceUse]) -> DeviceUse:
