@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry
+
+from hami_dra.scraping import metrics_app
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -35,7 +37,7 @@ class Pages:
         page: Callable[[], str],
         problems: Callable[[], Mapping[str, str]],
     ) -> None:
-        self._metrics = make_wsgi_app(registry)
+        self._metrics = metrics_app(registry)
         self._page = page
         self._problems = problems
 
@@ -68,8 +70,11 @@ class Pages:
     def _scraped(self, environ: "WSGIEnvironment") -> _Answer:
         noted: list[Any] = []
 
-        def start(status: str, headers: list[tuple[str, str]]) -> None:
+        def start(
+            status: str, headers: list[tuple[str, str]], *_: object
+        ) -> Callable[[bytes], object]:
             noted.extend((status, headers))
+            return noted.append
 
         body = b"".join(self._metrics(environ, start))
         return noted[0], noted[1], body

@@ -55,7 +55,8 @@ def test_it_shows_cards_and_the_containers_on_each(world: World) -> None:
     said = words(page)
     assert said.startswith("GPUs of n1 3 cards, 4 claims, 4 containers with a share")
     sections = page.findall(".//section[@class='card']")
-    assert [CARDS[n].uuid in "".join(each.itertext()) for n, each in enumerate(sections)]
+    codes = [each.findtext("header/code") for each in sections]
+    assert codes == [card.uuid for card in CARDS]
     first = " ".join("".join(sections[0].itertext()).split())
     assert "12 000 MiB given away, 1 324 MiB in use of 81 920 MiB" in first
     assert "30 % given away and 1 without a limit" in first

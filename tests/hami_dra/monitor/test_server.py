@@ -12,8 +12,11 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from hami_dra.lab.wait import until
+from hami_dra.monitor.metrics import NodeCollector
 from hami_dra.monitor.pages import Pages
+from hami_dra.node.probes import Probes
 from hami_dra.serving import Server
+from tests.hami_dra.monitor.world import World, series
 
 LOOPBACK = "127.0.0.1"
 
@@ -40,6 +43,14 @@ def serving(pages: Pages, *, request_s: float = 60, connections: int = 4) -> Ite
     finally:
         server.stop()
         thread.join()
+
+
+@pytest.fixture
+def looker_port(world: World, problems: dict[str, str]) -> Iterator[int]:
+    registry = CollectorRegistry()
+    registry.register(NodeCollector(world.looker))
+    with serving(Pages(registry, str, lambda: problems)) as server:
+        yield server.port
 
 
 @pytest.fixture
@@ -71,6 +82,37 @@ def test_metrics_come_in_every_form_that_prometheus_asks_for(port: int) -> None:
     _, headers, body = asked(port, "/metrics", Accept_Encoding="gzip")
     assert headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(body).endswith(b"some 3.0\n")
+
+
+@pytest.mark.parametrize("server", ["monitor", "agent"])
+def test_what_cannot_be_understood_of_a_scrape_is_passed_over_without_a_word(
+    server: str, port: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever reaches the port could otherwise fill the node's log."""
+    registry = CollectorRegistry()
+    Gauge("some", "Text.", registry=registry).set(3)
+    probes = Probes(LOOPBACK, 0, alive=dict, ready=dict, registry=registry)
+    probes.start()
+    asks = probes.port if server == "agent" else port
+    try:
+        for accepted in (
+            "application/openmetrics-text; version=x",
+            "text/plain;version=1.x",
+            "\xff",
+        ):
+            status, headers, body = asked(asks, "/metrics", Accept=accepted)
+            assert (status, body.decode().splitlines()[-1]) == (200, "some 3.0")
+            assert headers["Content-Type"].startswith("text/plain")
+    finally:
+        probes.stop()
+    assert capfd.readouterr().err == ""
+
+
+def test_all_is_shown_whatever_is_asked_for(looker_port: int) -> None:
+    """As HAMi does; a collector that looks does not know the names of what it will find."""
+    text = asked(looker_port, "/metrics?name[]=hami_gpu_shared_count")[2].decode()
+
+    assert series(text, "hami_gpu_shared_count")
 
 
 def test_the_page_runs_nothing_and_loads_nothing(port: int) -> None:
