@@ -14,6 +14,9 @@ from hami_dra.monitor.snapshot import CardUse, ContainerUse, Snapshot
 RELOAD_S: Final = 10
 """After which a browser asks again."""
 
+STILL: Final = "still"
+"""The query of a page that stays as it is, for whoever needs longer to read it."""
+
 _MIB: Final = 2**20
 _ALL: Final = 100
 _NEARLY: Final = 0.95
@@ -22,20 +25,23 @@ _NEARLY: Final = 0.95
 _COLUMNS: Final = ("container", "memory", "compute", "time of the card")
 
 
-def as_html(snapshot: Snapshot, problems: Mapping[str, str], now: datetime) -> str:
+def as_html(
+    snapshot: Snapshot, problems: Mapping[str, str], now: datetime, *, is_still: bool = False
+) -> str:
     """Return the page.
 
     Args:
         snapshot: what it shows.
         problems: what does not work, by name; empty texts for what does.
         now: when that was.
+        is_still: whether it stays as it is, and does not reload itself.
     """
     title = f"GPUs of {snapshot.node}"
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="refresh", content=RELOAD_S),
+        Markup() if is_still else element("meta", http_equiv="refresh", content=RELOAD_S),
         element("title", title),
         element("style", Markup(_style())),
     )
@@ -50,7 +56,7 @@ def as_html(snapshot: Snapshot, problems: Mapping[str, str], now: datetime) -> s
             _elsewhere(snapshot),
         ),
     )
-    body = element("body", main, _footer(now))
+    body = element("body", main, _footer(now, is_still=is_still))
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
@@ -236,10 +242,13 @@ def _elsewhere(snapshot: Snapshot) -> Markup:
     return element("p", "This node has no cards.", class_="soft")
 
 
-def _footer(now: datetime) -> Markup:
+def _footer(now: datetime, *, is_still: bool) -> Markup:
+    other = ("./", "look again") if is_still else (f"?{STILL}", "stop that")
     return element(
         "footer",
-        f"{now:%Y-%m-%d %H:%M:%S} UTC, again every {RELOAD_S} s. The same for Prometheus: ",
+        f"{now:%Y-%m-%d %H:%M:%S} UTC{'' if is_still else f', again every {RELOAD_S} s'} (",
+        element("a", other[1], href=other[0]),
+        "). The same for Prometheus: ",
         element("a", "metrics", href="metrics"),
         f". hami-dra {__version__}",
     )

@@ -27,14 +27,14 @@ class Pages:
 
     Args:
         registry: what /metrics shows.
-        page: makes what / shows.
+        page: makes what / shows, as its query asks.
         problems: what does not work, by name, which /readyz tells; empty texts for what does.
     """
 
     def __init__(
         self,
         registry: CollectorRegistry,
-        page: Callable[[], str],
+        page: Callable[[str], str],
         problems: Callable[[], Mapping[str, str]],
     ) -> None:
         self._metrics = metrics_app(registry)
@@ -55,7 +55,7 @@ class Pages:
     def _found(self, environ: "WSGIEnvironment") -> _Answer:
         match environ.get("PATH_INFO"):
             case "/":
-                return "200 OK", list(_HTML), self._page().encode()
+                return "200 OK", list(_HTML), self._page(environ.get("QUERY_STRING", "")).encode()
             case "/metrics":
                 return self._scraped(environ)
             case "/healthz":

@@ -175,6 +175,21 @@ def test_it_reloads_itself_and_has_nothing_from_elsewhere() -> None:
     assert 'href="metrics"' in text
 
 
+def test_whoever_needs_longer_to_read_can_stop_it() -> None:
+    """WCAG 2.2.1: what reloads itself can be kept from it, and takes no focus away meanwhile."""
+    snapshot = a_snapshot(DeviceUse(4 * GIB, Held(GIB)))
+
+    def links(page: ET.Element) -> list[str | None]:
+        return [each.get("href") for each in page.iterfind(".//footer/a")]
+
+    assert links(shown(snapshot)) == ["?still", "metrics"]
+
+    text = as_html(snapshot, {}, NOW, is_still=True)
+
+    assert "http-equiv" not in text
+    assert links(ET.fromstring(text.partition("\n")[2])) == ["./", "metrics"]  # noqa: S314 - our own
+
+
 @given(st.text(), st.text(), st.integers(0, 2**63), st.integers(0, 2**63))
 def test_text_of_others_stays_text(name: str, trouble: str, held: int, refused: int) -> None:
     """Whatever pods, cards or errors are called, it is words between our own elements."""

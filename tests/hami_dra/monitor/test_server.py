@@ -30,7 +30,7 @@ def problems() -> dict[str, str]:
 def pages(problems: dict[str, str]) -> Pages:
     registry = CollectorRegistry()
     Gauge("some", "Text.", registry=registry).set(3)
-    return Pages(registry, lambda: "<p>page</p>", lambda: problems)
+    return Pages(registry, lambda _: "<p>page</p>", lambda: problems)
 
 
 @contextmanager
@@ -195,7 +195,7 @@ def test_clients_that_hold_every_connection_keep_nobody_from_an_answer(
     problems: dict[str, str], asks: bytes
 ) -> None:
     """A kubelet whose probe gets no answer restarts the container, and an agent with it."""
-    pages = Pages(CollectorRegistry(), lambda: "x" * (16 * 2**20), lambda: problems)
+    pages = Pages(CollectorRegistry(), lambda _: "x" * (16 * 2**20), lambda: problems)
     with (
         serving(pages, request_s=3600, connections=3) as server,
         contextlib.ExitStack() as stack,
@@ -215,7 +215,7 @@ def test_silence_goes_before_who_waits_for_an_answer(problems: dict[str, str]) -
     """A scrape takes its time; what holds a connection and asks for nothing needs none."""
     looking, go_on = threading.Event(), threading.Event()
 
-    def page() -> str:
+    def page(_: str) -> str:
         looking.set()
         go_on.wait()
         return "page"
@@ -252,7 +252,7 @@ def answered(connection: socket.socket) -> bool:
 def test_a_client_that_does_not_take_its_answer_fills_no_log(
     problems: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pages = Pages(CollectorRegistry(), lambda: "x" * (64 * 2**20), lambda: problems)
+    pages = Pages(CollectorRegistry(), lambda _: "x" * (64 * 2**20), lambda: problems)
     before = threading.active_count()
     with serving(pages, request_s=2) as server, socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
