@@ -207,6 +207,21 @@ def test_a_node_without_a_driver_has_no_cards(tmp_path: Path) -> None:
     assert cards.choose(read({"HAMI_DRA_MONITOR_NAME": "n1"}, {}), root=tmp_path).read() == ()
 
 
+def test_a_driver_that_comes_later_is_found(tmp_path: Path, nvml: FakeNvml) -> None:
+    """Pods of the node may install it; until the monitor is restarted is too long to wait."""
+    chosen = cards.Whichever(tmp_path, nvml)
+    assert chosen.read() == ()
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "nvidiactl").touch()
+
+    nvml.broken = pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+    with pytest.raises(CardsError, match="NVML does not answer"):
+        chosen.read()
+    nvml.broken = None
+
+    assert [card.uuid for card in chosen.read()] == [FIRST, SECOND]
+
+
 def test_simulated_cards_are_refused_beside_real_ones(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev" / "nvidiactl").touch()
