@@ -1,5 +1,6 @@
 """Containers write `usage`: whatever stands there harms their own series and no other."""
 
+import json
 import os
 import random
 from collections.abc import Callable
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hami_dra.migration import Json
 from hami_dra.monitor import claims as reading
 from hami_dra.node import limit_files
 from hami_dra.node.limits import CONTROL_BYTES, USAGE_BYTES
@@ -82,6 +84,23 @@ def test_a_spoilt_control_or_record_is_counted_and_what_is_known_is_shown(world:
     assert series(text, "hami_dra_monitor_container_refusals_total") == {}, "not known, not zero"
     refused = by(series(text, "hami_dra_monitor_files_refused_total"), "file")
     assert refused == {"control": 1, "record": 1, "usage": 0}
+
+
+@pytest.mark.parametrize(
+    "share", [{"shareID": ["x"]}, {"shareID": {}}, {"memoryMiB": float("inf")}, None], ids=str
+)
+def test_a_record_of_another_form_hides_no_other_claim(world: World, share: Json | None) -> None:
+    """As a release may write it that nobody knows yet; None is one without an end."""
+    bad, _ = world.pod("bad", result(0)), world.pod("good", result(0))
+    path = world.folder(bad) / "record.json"
+    record = json.loads(path.read_text())
+    record["shares"][0] |= share or {}
+    path.write_text(json.dumps(record) if share else "[" * 200_000)
+
+    text = world.scrape()
+
+    assert set(by(series(text, "hami_vgpu_memory_used_bytes"), "pod")) == {"good"}
+    assert by(series(text, "hami_dra_monitor_files_refused_total"), "file")["record"] == 1
 
 
 def test_a_claim_that_is_just_made_or_removed_is_no_trouble(world: World) -> None:
