@@ -164,9 +164,12 @@ def container_uses(
     named = set[str]()
     found: list[ContainerUse] = []
     for container in containers:
-        held = [use for claim in container.claims for use in _of(claim, by_name)]
-        named.update(use.claim.record.uid for use in held)
-        found.extend(_of_container(container, held, position))
+        # A kubelet may list a claim for each request, or entry, by which a container has it.
+        held = {
+            use.claim.record.uid: use for claim in container.claims for use in _of(claim, by_name)
+        }
+        named.update(held)
+        found.extend(_of_container(container, tuple(held.values()), position))
     return tuple(found), sum(use.claim.record.uid not in named for use in claims)
 
 

@@ -155,6 +155,20 @@ def test_containers_that_share_a_claim_each_show_it_and_the_card_counts_it_once(
     assert by(series(text, "hami_gpu_shared_count"), "device_uuid")[CARDS[0].uuid] == 1
 
 
+def test_a_claim_that_a_container_has_twice_counts_once(world: World) -> None:
+    """Kubelets before 1.36 list it for each request that a container takes of it."""
+    made = world.claim(result(0, memory="4Gi", cores="20"), name="twice")
+    world.kubelet.hold("pod", {"main": [made, made]})
+    world.use(made, 0, [100 * MIB, 0, 0, 0, 0, 0, 0, 3])
+
+    text = world.scrape()
+
+    assert by(series(text, "hami_vgpu_memory_limit_bytes"), "pod") == {"pod": 4 * 2**30}
+    assert by(series(text, "hami_vgpu_memory_used_bytes"), "pod") == {"pod": 100 * MIB}
+    assert by(series(text, "hami_vgpu_core_allocated_ratio"), "pod") == {"pod": 20}
+    assert by(series(text, "hami_dra_monitor_container_refusals_total"), "pod") == {"pod": 3}
+
+
 def test_claims_of_other_drivers_and_of_the_past_are_not_ours(world: World) -> None:
     mine = world.pod("mine", result(0))
     foreign = [{**mine["status"]["allocation"]["devices"]["results"][0], "driver": "nic.example"}]
