@@ -43,6 +43,7 @@ def serving(pages: Pages, *, request_s: float = 60, connections: int = 4) -> Ite
     finally:
         server.stop()
         thread.join()
+        until(lambda: answering() == 0, what="every client was left")
 
 
 @pytest.fixture
@@ -253,12 +254,11 @@ def test_a_client_that_does_not_take_its_answer_fills_no_log(
     problems: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     pages = Pages(CollectorRegistry(), lambda _: "x" * (64 * 2**20), lambda: problems)
-    before = threading.active_count()
     with serving(pages, request_s=2) as server, socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect((LOOPBACK, server.port))
         slow.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        until(lambda: threading.active_count() > before + 1, what="it is being answered")
-        until(lambda: threading.active_count() == before + 1, what="it was given up")
+        until(lambda: answering() == 1, what="it is being answered")
+        until(lambda: answering() == 0, what="it was given up")
 
     assert capfd.readouterr().err == ""
