@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hami_dra.monitor.metrics import NodeCollector
 from hami_dra.node.limits import PROCESS_GONE, DriverUsage
-from tests.hami_dra.monitor.world import SECOND, World, by, held, series
+from tests.hami_dra.monitor.world import SECOND, World, by, held, series, write_slot
 from tests.hami_dra.node.claims import CARDS, result
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -276,6 +276,26 @@ def test_compute_is_what_the_agent_measured_between_two_looks(world: World) -> N
     world.now_ns += 60 * SECOND
     assert world.series(name) == {}, "nobody measures any more"
     assert by(world.series("hami_dra_monitor_measurement_age_seconds")) == {(): pytest.approx(66)}
+
+
+@pytest.mark.parametrize("pause", ["nobody computes", "nobody measures"])
+def test_what_comes_after_a_pause_is_not_spread_over_it(world: World, pause: str) -> None:
+    """A container that began to compute showed next to nothing at first."""
+    made, name = world.pod("pod", result(0)), "hami_container_device_utilization_ratio"
+    world.use(made, 0, [MIB])
+    for _ in range(2):
+        world.measure(made, 10 * SECOND)
+        world.scrape()
+    if pause == "nobody computes":
+        write_slot(world.folder(made) / "usage", 0, pid=7, state=0)
+    world.now_ns += 3600 * SECOND
+    assert by(world.series(name)) == ({(): 0} if pause == "nobody computes" else {})
+
+    world.use(made, 0, [MIB], pid=8)
+    world.measure(made, 11 * SECOND)
+    assert world.series(name) == {}, "one look is no rate"
+    world.measure(made, 13 * SECOND)
+    assert by(world.series(name)) == {(): 100}
 
 
 def test_counts_of_processes_outlive_them(world: World) -> None:
