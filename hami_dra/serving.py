@@ -1,9 +1,11 @@
 """Serve a WSGI application over HTTP within bounds: whoever asks cannot hold a node's process up.
 
 A request has a whole deadline and few bytes, there are few at one time, and each ends its
-connection. Nothing wakes up while nobody asks.
+connection. One more takes the place of who has asked for nothing yet, so that clients which hold
+connections do not keep a kubelet from its probes. Nothing wakes up while nobody asks.
 """
 
+import contextlib
 import io
 import socket
 import threading
@@ -19,7 +21,7 @@ REQUEST_S: Final = 5.0
 """Until a request must be there, and again until its answer must be taken."""
 
 CONNECTIONS: Final = 64
-"""Requests at one time; one more waits for a moment and is then turned away."""
+"""Requests at one time; one more ends the one that has been waited for longest."""
 
 _PATIENCE_S: Final = 1.0
 _FOREVER_S: Final = 3600.0
@@ -51,7 +53,7 @@ class Server:
 
         class Bounded(_Server):
             address_family = family
-            room = threading.BoundedSemaphore(connections)
+            room = _Room(connections)
             patience_s = request_s
 
         self._server = make_server(
@@ -75,22 +77,68 @@ class Server:
         self._server.server_close()
 
 
+class _Room:
+    """The connections of the moment, and which of them has to go for another one.
+
+    Args:
+        places: how many there may be.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._free = threading.BoundedSemaphore(places)
+        self._lock = threading.Lock()
+        # In the order in which they came; whether all that is asked for is there.
+        self._whole: dict[socket.socket, bool] = {}
+
+    def enter(self, connection: socket.socket) -> bool:
+        """Take a place, if need be that of another one; False if that does not go either."""
+        if not self._free.acquire(blocking=False):
+            self._end_one()
+            if not self._free.acquire(timeout=_PATIENCE_S):
+                return False
+        with self._lock:
+            self._whole[connection] = False
+        return True
+
+    def is_whole(self, connection: socket.socket) -> None:
+        """Note that a request is there, and only its answer is waited for."""
+        with self._lock:
+            if connection in self._whole:
+                self._whole[connection] = True
+
+    def leave(self, connection: socket.socket) -> None:
+        """Give a place back."""
+        with self._lock:
+            self._whole.pop(connection, None)
+        self._free.release()
+
+    def _end_one(self) -> None:
+        """End the oldest that has not asked yet, or else the oldest; its thread gives its place."""
+        with self._lock:
+            # False comes before True, and of equals the first is taken.
+            if (oldest := min(self._whole, key=self._whole.__getitem__, default=None)) is None:
+                return
+            del self._whole[oldest]
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+
+
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 64
-    room: threading.BoundedSemaphore
+    room: _Room
     patience_s: float
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Begin with a request, if there is room."""
-        if not self.room.acquire(timeout=_PATIENCE_S):
+        if not self.room.enter(request):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # the system gives no more threads
-            self.room.release()
+            self.room.leave(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
@@ -98,7 +146,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self.room.release()
+            self.room.leave(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Say nothing of clients that went away."""
@@ -119,6 +167,7 @@ class _Handler(WSGIRequestHandler):
         self.rfile.close()
         patience_s = self.server.patience_s
         self.rfile = io.BytesIO(_head(self.connection, time.monotonic() + patience_s))
+        self.server.room.is_whole(self.connection)
         self.connection.settimeout(patience_s)
 
     def handle(self) -> None:

@@ -89,9 +89,9 @@ def serve(settings: Settings) -> None:
     registry.register(NodeCollector(looker, legacy=settings.legacy_metrics))
     ProcessCollector(registry=registry)
 
-    def shown() -> str:
-        snapshot = looker.look()
-        return page.as_html(snapshot, looker.problems(), datetime.now(UTC))
+    def shown(query: str) -> str:
+        snapshot, now = looker.look(), datetime.now(UTC)
+        return page.as_html(snapshot, looker.problems(), now, is_still=query == page.STILL)
 
     server = Server(settings.address, settings.port, Pages(registry, shown, looker.problems))
     # Blocked in all threads, so that this one gets them.

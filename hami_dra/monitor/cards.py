@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hami_dra.monitor.settings import Settings
-from hami_dra.node.backend import NoCards, SimulatedCards, real_cards
+from hami_dra.node.backend import SimulatedCards, real_cards
 from hami_dra.node.settings import Devices
 
 
@@ -32,6 +32,7 @@ class CardReading:
         busy_percent: of the last moments in which kernels ran.
         memory_busy_percent: of the last moments in which memory was read or written.
         is_simulated: whether it does not exist.
+        is_partitioned: whether it is divided by MIG, and so not shared out.
         errors: what it failed to tell, by what was asked.
     """
 
@@ -43,6 +44,7 @@ class CardReading:
     busy_percent: int | None = None
     memory_busy_percent: int | None = None
     is_simulated: bool = False
+    is_partitioned: bool = False
     errors: tuple[tuple[str, str], ...] = ()
 
 
@@ -65,9 +67,7 @@ def choose(settings: Settings, *, root: Path = Path("/")) -> Cards:
     """
     if settings.devices is Devices.SIMULATED:
         return Listed(SimulatedCards(settings.profile, settings.count, settings.name, root=root))
-    if settings.devices is Devices.AUTO and real_cards(root) is None:
-        return Listed(NoCards())
-    return NvmlCards()
+    return Whichever(root) if settings.devices is Devices.AUTO else NvmlCards()
 
 
 class Listed:
@@ -77,7 +77,7 @@ class Listed:
         backend: lists them.
     """
 
-    def __init__(self, backend: SimulatedCards | NoCards) -> None:
+    def __init__(self, backend: SimulatedCards) -> None:
         self._cards = tuple(
             CardReading(
                 card.uuid,
@@ -92,6 +92,34 @@ class Listed:
     def read(self) -> Sequence[CardReading]:
         """Return what is known of them."""
         return self._cards
+
+
+class Whichever:
+    """NVIDIA's cards from the moment at which their driver is there, and none before.
+
+    A driver may come long after the monitor, as where a pod of the node installs it.
+
+    Args:
+        root: of the file system in which it shows.
+        library: NVML's binding; default is nvidia-ml-py.
+    """
+
+    def __init__(self, root: Path, library: Any = None) -> None:  # noqa: ANN401 - an untyped binding
+        self._root = root
+        self._library = library
+        self._cards: NvmlCards | None = None
+
+    def read(self) -> Sequence[CardReading]:
+        """Return what each says now.
+
+        Raises:
+            CardsError: if NVML cannot be asked.
+        """
+        if self._cards is None:
+            if real_cards(self._root) is None:
+                return ()
+            self._cards = NvmlCards(self._library)
+        return self._cards.read()
 
 
 class NvmlCards:
@@ -164,8 +192,16 @@ class _Asked:
             used_bytes=int(memory.used) if memory else None,
             busy_percent=int(rates.gpu) if rates else None,
             memory_busy_percent=int(rates.memory) if rates else None,
+            is_partitioned=self._is_partitioned(),
             errors=tuple(self._errors),
         )
+
+    def _is_partitioned(self) -> bool:
+        try:
+            current, _ = self._nvml.nvmlDeviceGetMigMode(self._handle)
+        except self._nvml.NVMLError:  # as of all cards that cannot be
+            return False
+        return bool(current == self._nvml.NVML_DEVICE_MIG_ENABLE)
 
     def _ask(self, what: str, question: Callable[[object], Any]) -> Any:  # noqa: ANN401
         """Return an answer; None where there is none, as of partitioned cards."""

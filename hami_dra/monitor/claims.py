@@ -104,7 +104,7 @@ class _Reader:
         """Read a claim; None without a record, as while it is made or removed."""
         try:
             record = _record(directory / RECORD, uid)
-        except (OSError, ValueError, RecordError) as error:
+        except (OSError, ValueError, RecursionError, RecordError) as error:
             self._refuse(uid, File.RECORD, error)
             return None
         control = self._control(directory / "control", uid)

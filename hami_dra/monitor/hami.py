@@ -120,20 +120,27 @@ def _cards(snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
         (
             "hami_gpu_shared_count",
             "Shares that claims hold of the card.",
-            lambda use: use.shares,
+            lambda use: use.given.shares if use.given else None,
         ),
         (
             "hami_gpu_core_allocated_ratio",
             "Compute of the card that claims hold (0-100); 0 of those without a limit.",
-            lambda use: use.allocated.cores,
+            lambda use: use.given.allocated.cores if use.given else None,
         ),
     )
     for name, text, value in gauges:
         gauge = _Gauge(name, text, _CARD)
-        for use in snapshot.cards:
+        for use in _shared_out(snapshot):
             gauge.add(value(use), *_card_labels(snapshot, use))
         yield gauge.family
     yield from _allocated(snapshot)
+
+
+def _shared_out(snapshot: Snapshot) -> Iterator[CardUse]:
+    """Yield the cards of which something can be, or is, given away."""
+    for use in snapshot.cards:
+        if not use.card.is_partitioned or (use.given and use.given.shares):
+            yield use
 
 
 def _allocated(snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
@@ -152,9 +159,11 @@ def _allocated(snapshot: Snapshot) -> Iterator[GaugeMetricFamily]:
         "Part of the card's memory that claims hold (0-1).",
         _CARD[:3],
     )
-    for use in snapshot.cards:
+    for use in _shared_out(snapshot):
+        if use.given is None:
+            continue
         *labels, model = _card_labels(snapshot, use)
-        held = use.allocated.memory_mib * _MIB
+        held = use.given.allocated.memory_mib * _MIB
         allocated.add(held, *labels, str(_WHOLE), model)
         if (memory := _memory(use)) is not None:
             overview.add(held, *labels, str(_WHOLE), str(memory // _MIB), model)

@@ -16,6 +16,7 @@ from hami_dra.monitor.claims import ClaimReading, ClaimsReading
 from hami_dra.monitor.pods import Container, PodResourcesError
 from hami_dra.monitor.snapshot import (
     ClaimUse,
+    ContainerUse,
     DeviceUse,
     Snapshot,
     card_uses,
@@ -96,24 +97,33 @@ class Looker:
     def _look(self) -> Snapshot:
         cards = self._read_cards()
         reading = self._ask(Source.CLAIMS, lambda: claim_files.read(self._claims), OSError)
-        reading = reading or ClaimsReading(())
-        self._note_refused(reading)
-        uses = self._uses(reading.claims)
+        uses = None if reading is None else self._uses(reading)
         containers = self._ask(Source.POD_RESOURCES, self._containers, PodResourcesError)
-        order = {card.uuid: place for place, card in enumerate(cards)}
-        shown, unnamed = container_uses(containers or (), uses, lambda uuid: order.get(uuid, _FAR))
+        shown, unnamed = self._joined(cards, uses, containers)
         return Snapshot(
             node=self._node,
             cards=card_uses(cards, uses),
             containers=shown,
-            claims=len(uses),
+            claims=None if uses is None else len(uses),
             unnamed=unnamed,
             works={source.value: source.value not in self._failing for source in Source},
-            measured_age_s=measured_age_s(reading.claims, self._clock_ns()),
-            left_out=reading.left_out,
+            measured_age_s=measured_age_s(reading.claims, self._clock_ns()) if reading else None,
+            left_out=reading.left_out if reading else None,
             errors=dict(self._errors),
             refused=dict(self._refused),
         )
+
+    @staticmethod
+    def _joined(
+        cards: Sequence[CardReading],
+        uses: Sequence[ClaimUse] | None,
+        containers: Sequence[Container] | None,
+    ) -> tuple[tuple[ContainerUse, ...], int | None]:
+        """Join containers with claims, if both are known."""
+        if uses is None or containers is None:
+            return (), None
+        order = {card.uuid: place for place, card in enumerate(cards)}
+        return container_uses(containers, uses, lambda uuid: order.get(uuid, _FAR))
 
     def _read_cards(self) -> Sequence[CardReading]:
         """Read the cards; those that were known keep their names while nobody can be asked."""
@@ -127,12 +137,13 @@ class Looker:
         self._known = [card for card in found if card.uuid]
         return self._known
 
-    def _uses(self, claims: Sequence[ClaimReading]) -> list[ClaimUse]:
+    def _uses(self, reading: ClaimsReading) -> list[ClaimUse]:
+        self._note_refused(reading)
         now_ns = self._clock_ns()
-        uids = {claim.record.uid for claim in claims}
+        uids = {claim.record.uid for claim in reading.claims}
         self._shares.forget_all_but(uids)
         self._counts.forget_all_but(uids)
-        return [ClaimUse(claim, dict(self._devices(claim, now_ns))) for claim in claims]
+        return [ClaimUse(claim, dict(self._devices(claim, now_ns))) for claim in reading.claims]
 
     def _devices(self, claim: ClaimReading, now_ns: int) -> list[tuple[str, DeviceUse]]:
         devices = claim.control.devices if claim.control else ()

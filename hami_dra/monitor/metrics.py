@@ -89,9 +89,11 @@ def _counted(snapshot: Snapshot) -> Iterator[Metric]:
         labels=_CONTAINER,
     )
     for each in snapshot.containers:
+        if (counted := each.use.counted) is None:
+            continue
         who = [each.container.namespace, each.container.pod, each.container.name, each.uuid]
-        refusals.add_metric(who, each.use.counted.refusals)
-        throttled.add_metric(who, each.use.counted.throttled_ns / _NS)
+        refusals.add_metric(who, counted.refusals)
+        throttled.add_metric(who, counted.throttled_ns / _NS)
     yield from (refusals, throttled)
 
 

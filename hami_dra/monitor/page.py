@@ -14,6 +14,9 @@ from hami_dra.monitor.snapshot import CardUse, ContainerUse, Snapshot
 RELOAD_S: Final = 10
 """After which a browser asks again."""
 
+STILL: Final = "still"
+"""The query of a page that stays as it is, for whoever needs longer to read it."""
+
 _MIB: Final = 2**20
 _ALL: Final = 100
 _NEARLY: Final = 0.95
@@ -22,20 +25,23 @@ _NEARLY: Final = 0.95
 _COLUMNS: Final = ("container", "memory", "compute", "time of the card")
 
 
-def as_html(snapshot: Snapshot, problems: Mapping[str, str], now: datetime) -> str:
+def as_html(
+    snapshot: Snapshot, problems: Mapping[str, str], now: datetime, *, is_still: bool = False
+) -> str:
     """Return the page.
 
     Args:
         snapshot: what it shows.
         problems: what does not work, by name; empty texts for what does.
         now: when that was.
+        is_still: whether it stays as it is, and does not reload itself.
     """
     title = f"GPUs of {snapshot.node}"
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="refresh", content=RELOAD_S),
+        Markup() if is_still else element("meta", http_equiv="refresh", content=RELOAD_S),
         element("title", title),
         element("style", Markup(_style())),
     )
@@ -46,11 +52,11 @@ def as_html(snapshot: Snapshot, problems: Mapping[str, str], now: datetime) -> s
             element("p", _summary(snapshot), class_="about"),
             _trouble(snapshot, problems),
             _legend() if snapshot.cards else Markup(),
-            *(_card(use, _of(snapshot, use.card.uuid)) for use in snapshot.cards),
+            *(_card(use, _containers(snapshot, use)) for use in snapshot.cards),
             _elsewhere(snapshot),
         ),
     )
-    body = element("body", main, _footer(now))
+    body = element("body", main, _footer(now, is_still=is_still))
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
@@ -62,9 +68,18 @@ def _style() -> str:
 
 
 def _summary(snapshot: Snapshot) -> str:
-    cards, containers = len(snapshot.cards), len({each.container for each in snapshot.containers})
-    said = [_counted(cards, "card"), _counted(snapshot.claims, "claim")]
-    return ", ".join((*said, _counted(containers, "container") + " with a share"))
+    said = [] if _are_cards_unknown(snapshot) else [_counted(len(snapshot.cards), "card")]
+    if snapshot.claims is not None:
+        said.append(_counted(snapshot.claims, "claim"))
+    if snapshot.unnamed is not None:
+        containers = len({each.container for each in snapshot.containers})
+        said.append(_counted(containers, "container") + " with a share")
+    return ", ".join(said)
+
+
+def _are_cards_unknown(snapshot: Snapshot) -> bool:
+    """Tell whether nobody has named a card yet; later on cards keep their names."""
+    return not snapshot.cards and not snapshot.works.get("cards", True)
 
 
 def _counted(count: int, what: str) -> str:
@@ -96,44 +111,58 @@ def _legend() -> Markup:
     return element("ul", *marks, class_="legend")
 
 
-def _of(snapshot: Snapshot, uuid: str) -> list[ContainerUse]:
-    return [each for each in snapshot.containers if each.uuid == uuid]
+def _containers(snapshot: Snapshot, use: CardUse) -> Markup:
+    """Show the containers that have a share of a card."""
+    if found := [each for each in snapshot.containers if each.uuid == use.card.uuid]:
+        return _table(found)
+    said = "No container has a share of it."
+    if snapshot.unnamed is None:
+        said = "Which containers have a share of it is not known now."
+    return element("p", said, class_="soft")
 
 
-def _card(use: CardUse, containers: Sequence[ContainerUse]) -> Markup:
+def _card(use: CardUse, containers: Markup) -> Markup:
     card = use.card
-    tags = [element("span", _counted(use.shares, "share"), class_="tag")]
+    tags = []
+    if use.given is not None:
+        tags.append(element("span", _counted(use.given.shares, "share"), class_="tag"))
     if card.is_simulated:
         tags.append(element("span", "simulated", class_="tag"))
+    if card.is_partitioned:
+        tags.append(element("span", "partitioned, not shared out", class_="tag"))
     head = element(
         "header",
         element("h2", f"{card.index}: {card.model}"),
         element("code", card.uuid, class_="soft"),
         *tags,
     )
-    bars = element("div", _memory(use, containers), _cores(use, containers), class_="bars")
+    bars = element("div", _memory(use), _cores(use), class_="bars")
     silent = [f"does not tell its {what}: {error}" for what, error in card.errors]
     notes = (element("p", text, class_="warn") for text in silent)
-    return element("section", head, bars, *notes, _table(containers), class_="card")
+    return element("section", head, bars, *notes, containers, class_="card")
 
 
-def _memory(use: CardUse, containers: Sequence[ContainerUse]) -> Markup:
-    total, used = use.card.memory_bytes, use.card.used_bytes
-    if used is None:  # of a card that says nothing of itself, what its containers say
-        helds = [each.use.held for each in containers if each.use.held]
-        used = sum(held.total_bytes for held in helds)
-    held = use.allocated.memory_mib * _MIB
-    of = _size(total) if total is not None else "unknown"
-    said = f"{_size(held)} given away, {_size(used)} in use of {of}"
+def _memory(use: CardUse) -> Markup:
+    total, used, given = use.card.memory_bytes, use.card.used_bytes, use.given
+    if used is None and given and given.held:
+        # Of a card that says nothing of itself, what its claims say.
+        used = given.held.total_bytes
+    held = given.allocated.memory_mib * _MIB if given else None
+    said = f"{_known(held)} given away, {_known(used)} in use of {_known(total)}"
+    held, used = held or 0, used or 0
     return _bar("memory", said, held, used, total or max(held, used))
 
 
-def _cores(use: CardUse, containers: Sequence[ContainerUse]) -> Markup:
-    cores, busy = use.allocated.cores, use.card.busy_percent
-    unlimited = sum(each.allocated.cores == 0 for each in containers)
-    said = f"{cores} % given away"
-    if unlimited:
-        said += f" and {unlimited} without a limit"
+def _known(count: int | None) -> str:
+    return "unknown" if count is None else _size(count)
+
+
+def _cores(use: CardUse) -> Markup:
+    given, busy = use.given, use.card.busy_percent
+    cores = given.allocated.cores if given else 0
+    said = f"{cores} % given away" if given else "unknown given away"
+    if given and given.unlimited:
+        said += f" and {given.unlimited} without a limit"
     said += "" if busy is None else f", {busy} % busy"
     return _bar("compute", said, cores, busy or 0, _ALL)
 
@@ -169,8 +198,6 @@ def _rect(kind: str, part: float, top: int, height: int) -> Markup:
 
 
 def _table(containers: Sequence[ContainerUse]) -> Markup:
-    if not containers:
-        return element("p", "No container has a share of it.", class_="soft")
     head = element("thead", element("tr", *(element("th", each, scope="col") for each in _COLUMNS)))
     return element("table", head, element("tbody", joined(*(_row(each) for each in containers))))
 
@@ -188,7 +215,7 @@ def _row(each: ContainerUse) -> Markup:
         is_full = bool(limit) and total >= _NEARLY * limit
         said = f"{_size(total)} of {_size(limit)}"
         used = [said, _drawing(said, 0, total, limit, warn=is_full)]
-    if use.counted.refusals:
+    if use.counted and use.counted.refusals:
         used.append(
             element("div", f"{_counted(use.counted.refusals, 'allocation')} refused", class_="warn")
         )
@@ -210,13 +237,18 @@ def _elsewhere(snapshot: Snapshot) -> Markup:
     if lost:
         head = element("header", element("h2", "Cards that cannot be found now"))
         return element("section", head, _table(lost), class_="card")
-    return Markup() if snapshot.cards else element("p", "This node has no cards.", class_="soft")
+    if snapshot.cards or _are_cards_unknown(snapshot):
+        return Markup()
+    return element("p", "This node has no cards.", class_="soft")
 
 
-def _footer(now: datetime) -> Markup:
+def _footer(now: datetime, *, is_still: bool) -> Markup:
+    other = ("./", "look again") if is_still else (f"?{STILL}", "stop that")
     return element(
         "footer",
-        f"{now:%Y-%m-%d %H:%M:%S} UTC, again every {RELOAD_S} s. The same for Prometheus: ",
+        f"{now:%Y-%m-%d %H:%M:%S} UTC{'' if is_still else f', again every {RELOAD_S} s'} (",
+        element("a", other[1], href=other[0]),
+        "). The same for Prometheus: ",
         element("a", "metrics", href="metrics"),
         f". hami-dra {__version__}",
     )

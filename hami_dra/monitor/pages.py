@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry
+
+from hami_dra.scraping import metrics_app
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -25,17 +27,17 @@ class Pages:
 
     Args:
         registry: what /metrics shows.
-        page: makes what / shows.
+        page: makes what / shows, as its query asks.
         problems: what does not work, by name, which /readyz tells; empty texts for what does.
     """
 
     def __init__(
         self,
         registry: CollectorRegistry,
-        page: Callable[[], str],
+        page: Callable[[str], str],
         problems: Callable[[], Mapping[str, str]],
     ) -> None:
-        self._metrics = make_wsgi_app(registry)
+        self._metrics = metrics_app(registry)
         self._page = page
         self._problems = problems
 
@@ -53,7 +55,7 @@ class Pages:
     def _found(self, environ: "WSGIEnvironment") -> _Answer:
         match environ.get("PATH_INFO"):
             case "/":
-                return "200 OK", list(_HTML), self._page().encode()
+                return "200 OK", list(_HTML), self._page(environ.get("QUERY_STRING", "")).encode()
             case "/metrics":
                 return self._scraped(environ)
             case "/healthz":
@@ -68,8 +70,11 @@ class Pages:
     def _scraped(self, environ: "WSGIEnvironment") -> _Answer:
         noted: list[Any] = []
 
-        def start(status: str, headers: list[tuple[str, str]]) -> None:
+        def start(
+            status: str, headers: list[tuple[str, str]], *_: object
+        ) -> Callable[[bytes], object]:
             noted.extend((status, headers))
+            return noted.append
 
         body = b"".join(self._metrics(environ, start))
         return noted[0], noted[1], body

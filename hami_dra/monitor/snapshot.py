@@ -19,18 +19,18 @@ class DeviceUse:
         limit_bytes: up to which its processes may hold memory; None is no limit, or not known.
         held: the memory that they hold; None if that is not known.
         percent: of the card's time that they took; None if nobody measured it.
-        counted: what only grows.
+        counted: what only grows; None if that is not known.
     """
 
     limit_bytes: int | None = None
     held: Held | None = None
     percent: float | None = None
-    counted: Counted = field(default_factory=Counted)
+    counted: Counted | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """One claim and what it does, by card."""
+    """One claim and what it does, by card in CUDA's order; by none if its limits are not known."""
 
     claim: ClaimReading
     devices: Mapping[str, DeviceUse]
@@ -44,18 +44,33 @@ class ClaimUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """What is given away of one card.
+
+    Attributes:
+        allocated: what its shares hold.
+        shares: how many there are.
+        unlimited: of those, the ones without a limit of compute.
+        held: the memory that all its claims hold; None if one of them does not tell.
+    """
+
+    allocated: Amounts = field(default_factory=Amounts)
+    shares: int = 0
+    unlimited: int = 0
+    held: Held | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CardUse:
     """One card and what is given away of it.
 
     Attributes:
         card: what it says of itself.
-        allocated: what its shares hold.
-        shares: how many there are.
+        given: away of it; None if that is not known.
     """
 
     card: CardReading
-    allocated: Amounts = field(default_factory=Amounts)
-    shares: int = 0
+    given: Given | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +100,12 @@ class Snapshot:
         node: its name.
         cards: in their order.
         containers: each once for each of its cards.
-        claims: how many are prepared.
-        unnamed: claims that no container has that the kubelet lists.
+        claims: how many are prepared; None if that is not known.
+        unnamed: claims that no container has that the kubelet lists; None if it is not known who
+            has which, and then there are no containers either.
         works: whether each source answered, by name.
         measured_age_s: of the agent's newest measurement.
-        left_out: claims that were not looked at.
+        left_out: claims that were not looked at; None if that is not known.
         errors: failed questions so far, by what was asked and the card's UUID, empty for none.
         refused: files that were not believed so far, by file.
     """
@@ -97,27 +113,39 @@ class Snapshot:
     node: str
     cards: tuple[CardUse, ...] = ()
     containers: tuple[ContainerUse, ...] = ()
-    claims: int = 0
-    unnamed: int = 0
+    claims: int | None = 0
+    unnamed: int | None = 0
     works: Mapping[str, bool] = field(default_factory=dict)
     measured_age_s: float | None = None
-    left_out: int = 0
+    left_out: int | None = 0
     errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
 
 
-def card_uses(cards: Iterable[CardReading], claims: Iterable[ClaimUse]) -> tuple[CardUse, ...]:
-    """Add up what is given away of each card."""
+def card_uses(
+    cards: Iterable[CardReading], claims: Sequence[ClaimUse] | None
+) -> tuple[CardUse, ...]:
+    """Add up what is given away of each card; None are claims that nobody can tell."""
+    if claims is None:
+        return tuple(CardUse(card) for card in cards)
     shares: dict[str, list[Share]] = {}
-    for share in (share for use in claims for share in use.claim.record.shares):
-        shares.setdefault(share.uuid, []).append(share)
+    uses: dict[str, list[DeviceUse]] = {}
+    for claim in claims:
+        for share in claim.claim.record.shares:
+            shares.setdefault(share.uuid, []).append(share)
+        for uuid in claim.allocated():
+            uses.setdefault(uuid, []).append(claim.devices.get(uuid, DeviceUse()))
     return tuple(
-        CardUse(
-            card,
-            sum((share.amounts for share in shares.get(card.uuid, ())), Amounts()),
-            len(shares.get(card.uuid, ())),
-        )
-        for card in cards
+        CardUse(card, _given(shares.get(card.uuid, ()), uses.get(card.uuid, ()))) for card in cards
+    )
+
+
+def _given(shares: Sequence[Share], uses: Sequence[DeviceUse]) -> Given:
+    return Given(
+        allocated=sum((share.amounts for share in shares), Amounts()),
+        shares=len(shares),
+        unlimited=sum(share.amounts.cores == 0 for share in shares),
+        held=_sum(uses).held,
     )
 
 
@@ -136,9 +164,12 @@ def container_uses(
     named = set[str]()
     found: list[ContainerUse] = []
     for container in containers:
-        held = [use for claim in container.claims for use in _of(claim, by_name)]
-        named.update(use.claim.record.uid for use in held)
-        found.extend(_of_container(container, held, position))
+        # A kubelet may list a claim for each request, or entry, by which a container has it.
+        held = {
+            use.claim.record.uid: use for claim in container.claims for use in _of(claim, by_name)
+        }
+        named.update(held)
+        found.extend(_of_container(container, tuple(held.values()), position))
     return tuple(found), sum(use.claim.record.uid not in named for use in claims)
 
 
@@ -167,15 +198,25 @@ def _of_container(
         for uuid, allocated in claim.allocated().items():
             amounts[uuid] = amounts.get(uuid, Amounts()) + allocated
             uses.setdefault(uuid, []).append(claim.devices.get(uuid, DeviceUse()))
-    for number, uuid in enumerate(sorted(amounts, key=lambda uuid: (position(uuid), uuid))):
+    for number, uuid in enumerate(_numbered(amounts, held, position)):
         yield ContainerUse(container, number, uuid, amounts[uuid], _sum(uses[uuid]))
 
 
+def _numbered(
+    amounts: Mapping[str, Amounts], held: Sequence[ClaimUse], position: Position
+) -> Sequence[str]:
+    """Return the cards of a container in CUDA's order: one claim's are in it since it was made."""
+    if len(held) == 1 and held[0].devices.keys() == amounts.keys():
+        return tuple(held[0].devices)
+    return sorted(amounts, key=lambda uuid: (position(uuid), uuid))
+
+
 def _sum(uses: Sequence[DeviceUse]) -> DeviceUse:
-    """Add up what claims of one container do on one card; what one does not tell, none does."""
+    """Add up what claims do on one card; what one does not tell, none does."""
     limits = [use.limit_bytes for use in uses if use.limit_bytes is not None]
     holds = [use.held for use in uses if use.held is not None]
     percents = [use.percent for use in uses if use.percent is not None]
+    counts = [use.counted for use in uses if use.counted is not None]
     return DeviceUse(
         limit_bytes=sum(limits) if len(limits) == len(uses) else None,
         held=Held(
@@ -187,7 +228,9 @@ def _sum(uses: Sequence[DeviceUse]) -> DeviceUse:
         else None,
         percent=sum(percents) if len(percents) == len(uses) else None,
         counted=Counted(
-            sum(use.counted.refusals for use in uses),
-            sum(use.counted.throttled_ns for use in uses),
-        ),
+            sum(counted.refusals for counted in counts),
+            sum(counted.throttled_ns for counted in counts),
+        )
+        if len(counts) == len(uses)
+        else None,
     )

@@ -105,13 +105,13 @@ class Shares:
         control = claim.control
         if control is None or claim.processes is None:
             return None
-        if not claim.processes:
-            return 0.0
-        at_ns = control.measured_at_ns
-        if not at_ns or now_ns - at_ns > _STALE_NS:
-            return None
         device = control.devices[number]
         key = claim.record.uid, device.uuid
+        at_ns = control.measured_at_ns
+        if not claim.processes or not at_ns or now_ns - at_ns > _STALE_NS:
+            # What comes after a pause is not spread over it.
+            self._seen.pop(key, None)
+            return None if claim.processes else 0.0
         before = self._seen.get(key)
         if before is None or device.busy_ns < before.busy_ns or at_ns < before.at_ns:
             self._seen[key] = _Busy(device.busy_ns, at_ns)

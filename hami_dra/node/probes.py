@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry
 
+from hami_dra.scraping import metrics_app
 from hami_dra.serving import Server
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Probes:
     def __init__(
         self, address: str, port: int, *, alive: Checks, ready: Checks, registry: CollectorRegistry
     ) -> None:
-        metrics = make_wsgi_app(registry)
+        metrics = metrics_app(registry)
 
         def answer(environ: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
             match environ.get("PATH_INFO"):
@@ -42,8 +43,7 @@ class Probes:
                 case "/readyz":
                     return _answer(ready(), start)
                 case "/metrics":
-                    shown: Iterable[bytes] = metrics(environ, start)
-                    return shown
+                    return metrics(environ, start)
             start("404 Not Found", [_JSON])
             return [b'{"error": "found another path than /healthz, /readyz and /metrics"}\n']
 

@@ -101,7 +101,7 @@ def from_json(uid: str, found: object) -> Record:
             strictness=_strictness(found.get("strictness")),
             unknown={name: value for name, value in found.items() if name not in _NAMES},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise RecordError(f"found a broken record of claim {uid}: {error!r}") from error
 
 
@@ -128,11 +128,13 @@ def _share_json(share: Share) -> Json:
 
 
 def _share(found: Json) -> Share:
+    if not isinstance(share_id := found["shareID"], str | None):
+        raise TypeError(f"found {type(share_id).__name__}, expected a text or null")
     return Share(
         request=str(found["request"]),
         pool=str(found["pool"]),
         device=str(found["device"]),
-        share_id=found["shareID"],
+        share_id=share_id,
         uuid=str(found["uuid"]),
         amounts=Amounts(int(found["memoryMiB"]), int(found["cores"]), int(found["slots"])),
     )

@@ -171,6 +171,18 @@ def test_every_value_of_the_agent_arrives() -> None:
     assert container["envFrom"] == [{"configMapRef": {"name": AGENT, "optional": True}}]
 
 
+def test_the_ports_of_the_api_server_reach_all_who_call_it() -> None:
+    found = rendered("--set-json", json.dumps({"networkPolicy": {"apiServerPorts": [16443]}}))
+
+    for key in (
+        ("NetworkPolicy", NAMESPACE, "hami-dra-webhook"),
+        ("NetworkPolicy", AGENT, AGENT),
+    ):
+        [rule] = found[key]["spec"]["egress"]
+        assert rule["ports"] == [{"port": 16443, "protocol": "TCP"}]
+    assert "egress" not in found["NetworkPolicy", AGENT, MONITOR]["spec"]
+
+
 def test_without_the_agent_nothing_of_it_is_rendered() -> None:
     text = template("--set=nodeAgent.enabled=false")
 

@@ -9,7 +9,14 @@ import httpx
 import pytest
 
 from hami_dra.install.admission import PolicyText
-from hami_dra.install.manifests import AGENT, MONITOR, Certificates, Choice, objects
+from hami_dra.install.manifests import (
+    AGENT,
+    MONITOR,
+    Certificates,
+    Choice,
+    identity,
+    objects,
+)
 from hami_dra.kube.templates import MemoryTemplates
 from hami_dra.migration import Json, Policy
 from hami_dra.monitor.settings import read as read_monitor_settings
@@ -228,6 +235,37 @@ def test_the_monitor_has_no_right_no_token_and_no_capability() -> None:
     assert security["capabilities"] == {"drop": ["ALL"]}
     assert security["readOnlyRootFilesystem"] is True
     assert "privileged" not in security
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "outwards"),
+    [
+        ("hami-dra-webhook", "Deployment", {443, 6443}),
+        (AGENT, "DaemonSet", {443, 6443}),
+        (MONITOR, "DaemonSet", set()),
+    ],
+)
+def test_every_pod_is_reached_at_one_port_and_reaches_the_api_server_alone(
+    name: str, kind: str, outwards: set[int]
+) -> None:
+    """Also where a cluster lets nothing through that no policy allows."""
+    found = objects(Choice())
+    [workload] = [each for each in found if identity(each) == (kind, name)]
+    template = workload["spec"]["template"]
+
+    [policy] = [each for each in found if identity(each) == ("NetworkPolicy", name)]
+
+    assert policy["metadata"]["namespace"] == workload["metadata"]["namespace"]
+    spec = policy["spec"]
+    selected = spec["podSelector"]["matchLabels"]
+    assert selected == workload["spec"]["selector"]["matchLabels"]
+    assert selected.items() <= template["metadata"]["labels"].items()
+    assert set(spec["policyTypes"]) == {"Ingress", "Egress"}
+    [port] = [each for one in template["spec"]["containers"] for each in one["ports"]]
+    [ingress] = spec["ingress"]
+    assert [each["port"] for each in ingress["ports"]] == [port["name"]]
+    reached = {each["port"] for rule in spec.get("egress", ()) for each in rule["ports"]}
+    assert reached == outwards
 
 
 def test_each_node_shows_itself_at_one_port() -> None:

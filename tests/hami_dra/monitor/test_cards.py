@@ -2,16 +2,19 @@
 
 import threading
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from hami_dra.monitor import cards
 from hami_dra.monitor.cards import CardReading, CardsError, NvmlCards
+from hami_dra.monitor.page import as_html
 from hami_dra.monitor.settings import read
 from hami_dra.node.backend import BackendError
 from hami_dra.patience import HangsError, Patience
-from tests.hami_dra.monitor.world import FakeCards, World, by, series
+from tests.hami_dra.monitor.world import FakeCards, World, by, listening, series
+from tests.hami_dra.node.claims import CARDS, result
 from tests.hami_dra.node.fake_nvml import FakeCard, FakeNvml, pynvml
 
 GIB = 2**30
@@ -75,6 +78,31 @@ def test_what_a_card_does_not_offer_is_no_error(node: World, nvml: FakeNvml) -> 
     assert "utilization" not in sources
 
 
+def test_a_partitioned_card_offers_nothing(node: World, nvml: FakeNvml) -> None:
+    """The agent does not share it out, so nothing of it can be given away; it is in use even so."""
+    nvml.found[0].mig = pynvml.NVML_DEVICE_MIG_ENABLE
+    nvml.found[0].refuses["utilization"] = pynvml.NVML_ERROR_NOT_SUPPORTED
+
+    text = node.scrape()
+
+    assert set(by(series(text, "hami_host_gpu_memory_used_bytes"), "device_uuid")) == {
+        FIRST,
+        SECOND,
+    }
+    for name in (
+        "hami_gpu_memory_limit_bytes",
+        "hami_gpu_core_limit_ratio",
+        "hami_gpu_memory_allocated_bytes",
+        "hami_gpu_core_allocated_ratio",
+        "hami_gpu_shared_count",
+        "hami_node_gpu_overview",
+        "hami_node_gpu_memory_allocated_ratio",
+    ):
+        assert set(by(series(text, name), "device_uuid")) == {SECOND}, name
+    said = as_html(node.looker.look(), {}, datetime.now(UTC))
+    assert said.count("partitioned, not shared out") == 1
+
+
 def test_a_lost_card_keeps_its_name_and_what_is_given_away(node: World, nvml: FakeNvml) -> None:
     node.scrape()
     nvml.found[0].is_lost = True
@@ -95,6 +123,20 @@ def test_a_card_that_was_lost_before_we_came_hides_no_other(node: World, nvml: F
     assert set(by(series(text, "hami_gpu_shared_count"), "device_uuid")) == {SECOND}
     errors = by(series(text, "hami_dra_monitor_errors_total"), "source", "device_uuid")
     assert errors["card", ""] == 1
+
+
+def test_cards_are_numbered_as_ever_while_nobody_can_ask_for_them(
+    tmp_path: Path, short_path: Path
+) -> None:
+    """A monitor that starts beside a driver that is away, or a card that is lost."""
+    cards = FakeCards([], failure=CardsError("no driver"))
+    node = World(tmp_path, short_path / "kubelet.sock", cards)
+    node.pod("pod", result(2), result(1), result(0))
+
+    with listening(node.kubelet, node.socket):
+        found = by(node.series("hami_vgpu_memory_limit_bytes"), "vdevice_index", "device_uuid")
+
+    assert set(found) == {(str(number), card.uuid) for number, card in enumerate(CARDS)}
 
 
 def test_a_driver_that_goes_leaves_names_and_comes_back(node: World, nvml: FakeNvml) -> None:
@@ -163,6 +205,21 @@ def test_the_agents_settings_choose_the_cards(tmp_path: Path) -> None:
 
 def test_a_node_without_a_driver_has_no_cards(tmp_path: Path) -> None:
     assert cards.choose(read({"HAMI_DRA_MONITOR_NAME": "n1"}, {}), root=tmp_path).read() == ()
+
+
+def test_a_driver_that_comes_later_is_found(tmp_path: Path, nvml: FakeNvml) -> None:
+    """Pods of the node may install it; until the monitor is restarted is too long to wait."""
+    chosen = cards.Whichever(tmp_path, nvml)
+    assert chosen.read() == ()
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "nvidiactl").touch()
+
+    nvml.broken = pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+    with pytest.raises(CardsError, match="NVML does not answer"):
+        chosen.read()
+    nvml.broken = None
+
+    assert [card.uuid for card in chosen.read()] == [FIRST, SECOND]
 
 
 def test_simulated_cards_are_refused_beside_real_ones(tmp_path: Path) -> None:

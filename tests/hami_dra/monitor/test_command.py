@@ -61,6 +61,7 @@ def test_it_shows_a_node_over_http_and_ends_at_once(world: World) -> None:
     with running("--legacy-metrics", **simulated(world)) as (process, port):
         text = fetched(port, "/metrics")
         page = fetched(port, "/")
+        still = fetched(port, "/?still")
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=30)
 
@@ -68,6 +69,9 @@ def test_it_shows_a_node_over_http_and_ends_at_once(world: World) -> None:
     assert by(series(text, "vGPU_device_memory_usage_in_bytes"), "podname") == {"pod": 2**20}
     assert series(text, "process_resident_memory_bytes")
     assert "team/pod" in page
+    assert 'http-equiv="refresh"' in page
+    assert "team/pod" in still
+    assert 'http-equiv="refresh"' not in still
     assert process.returncode == 0
     assert "Traceback" not in said
 

@@ -1,5 +1,6 @@
 """Containers write `usage`: whatever stands there harms their own series and no other."""
 
+import json
 import os
 import random
 from collections.abc import Callable
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hami_dra.migration import Json
 from hami_dra.monitor import claims as reading
 from hami_dra.node import limit_files
 from hami_dra.node.limits import CONTROL_BYTES, USAGE_BYTES
@@ -79,8 +81,26 @@ def test_a_spoilt_control_or_record_is_counted_and_what_is_known_is_shown(world:
     limits = by(series(text, "hami_vgpu_memory_limit_bytes"), "pod")
     assert limits == {"control": 4 * 2**30}, "from its record"
     assert series(text, "hami_vgpu_memory_used_bytes") == {}
+    assert series(text, "hami_dra_monitor_container_refusals_total") == {}, "not known, not zero"
     refused = by(series(text, "hami_dra_monitor_files_refused_total"), "file")
     assert refused == {"control": 1, "record": 1, "usage": 0}
+
+
+@pytest.mark.parametrize(
+    "share", [{"shareID": ["x"]}, {"shareID": {}}, {"memoryMiB": float("inf")}, None], ids=str
+)
+def test_a_record_of_another_form_hides_no_other_claim(world: World, share: Json | None) -> None:
+    """As a release may write it that nobody knows yet; None is one without an end."""
+    bad, _ = world.pod("bad", result(0)), world.pod("good", result(0))
+    path = world.folder(bad) / "record.json"
+    record = json.loads(path.read_text())
+    record["shares"][0] |= share or {}
+    path.write_text(json.dumps(record) if share else "[" * 200_000)
+
+    text = world.scrape()
+
+    assert set(by(series(text, "hami_vgpu_memory_used_bytes"), "pod")) == {"good"}
+    assert by(series(text, "hami_dra_monitor_files_refused_total"), "file")["record"] == 1
 
 
 def test_a_claim_that_is_just_made_or_removed_is_no_trouble(world: World) -> None:
@@ -104,14 +124,47 @@ def test_a_node_without_an_agent_has_no_claims(world: World) -> None:
 
 
 def test_a_directory_that_cannot_be_listed_is_a_source_that_fails(world: World) -> None:
+    """What claims hold is not known then, which is another thing than nothing."""
+    world.pod("pod", result(0))
     claims = world.disk.directories.claims
-    claims.rmdir()
+    claims.rename(world.disk.root / "elsewhere")
     claims.write_text("")
 
     text = world.scrape()
 
     assert by(series(text, "hami_dra_monitor_source_up"), "source")["claims"] == 0
     assert len(series(text, "hami_gpu_memory_limit_bytes")) == 3
+    shown = {line.partition("{")[0].partition(" ")[0] for line in text.splitlines()}
+    assert not shown & {
+        "hami_gpu_memory_allocated_bytes",
+        "hami_gpu_core_allocated_ratio",
+        "hami_gpu_shared_count",
+        "hami_node_gpu_overview",
+        "hami_node_gpu_memory_allocated_ratio",
+        "hami_dra_monitor_claims",
+        "hami_dra_monitor_unnamed_claims",
+        "hami_dra_monitor_left_out_claims",
+    }
+
+
+def test_counts_do_not_begin_anew_when_the_directory_cannot_be_listed_for_a_while(
+    world: World,
+) -> None:
+    """Of a process that has ended nobody else knows them."""
+    made, name = world.pod("pod", result(0)), "hami_dra_monitor_container_refusals_total"
+    world.use(made, 0, [0] * 7 + [5])
+    assert by(world.series(name), "pod") == {"pod": 5}
+    world.use(made, 0, [0] * 7 + [2], pid=30)
+    assert by(world.series(name), "pod") == {"pod": 7}
+    claims, elsewhere = world.disk.directories.claims, world.disk.root / "elsewhere"
+    claims.rename(elsewhere)
+    claims.write_text("")
+    assert world.series(name) == {}
+
+    claims.unlink()
+    elsewhere.rename(claims)
+
+    assert by(world.series(name), "pod") == {"pod": 7}
 
 
 def test_claims_beyond_the_bound_are_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hami_dra.monitor.metrics import NodeCollector
 from hami_dra.node.limits import PROCESS_GONE, DriverUsage
-from tests.hami_dra.monitor.world import SECOND, World, by, held, series
+from tests.hami_dra.monitor.world import SECOND, World, by, held, series, write_slot
 from tests.hami_dra.node.claims import CARDS, result
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -155,6 +155,20 @@ def test_containers_that_share_a_claim_each_show_it_and_the_card_counts_it_once(
     assert by(series(text, "hami_gpu_shared_count"), "device_uuid")[CARDS[0].uuid] == 1
 
 
+def test_a_claim_that_a_container_has_twice_counts_once(world: World) -> None:
+    """Kubelets before 1.36 list it for each request that a container takes of it."""
+    made = world.claim(result(0, memory="4Gi", cores="20"), name="twice")
+    world.kubelet.hold("pod", {"main": [made, made]})
+    world.use(made, 0, [100 * MIB, 0, 0, 0, 0, 0, 0, 3])
+
+    text = world.scrape()
+
+    assert by(series(text, "hami_vgpu_memory_limit_bytes"), "pod") == {"pod": 4 * 2**30}
+    assert by(series(text, "hami_vgpu_memory_used_bytes"), "pod") == {"pod": 100 * MIB}
+    assert by(series(text, "hami_vgpu_core_allocated_ratio"), "pod") == {"pod": 20}
+    assert by(series(text, "hami_dra_monitor_container_refusals_total"), "pod") == {"pod": 3}
+
+
 def test_claims_of_other_drivers_and_of_the_past_are_not_ours(world: World) -> None:
     mine = world.pod("mine", result(0))
     foreign = [{**mine["status"]["allocation"]["devices"]["results"][0], "driver": "nic.example"}]
@@ -264,6 +278,26 @@ def test_compute_is_what_the_agent_measured_between_two_looks(world: World) -> N
     assert by(world.series("hami_dra_monitor_measurement_age_seconds")) == {(): pytest.approx(66)}
 
 
+@pytest.mark.parametrize("pause", ["nobody computes", "nobody measures"])
+def test_what_comes_after_a_pause_is_not_spread_over_it(world: World, pause: str) -> None:
+    """A container that began to compute showed next to nothing at first."""
+    made, name = world.pod("pod", result(0)), "hami_container_device_utilization_ratio"
+    world.use(made, 0, [MIB])
+    for _ in range(2):
+        world.measure(made, 10 * SECOND)
+        world.scrape()
+    if pause == "nobody computes":
+        write_slot(world.folder(made) / "usage", 0, pid=7, state=0)
+    world.now_ns += 3600 * SECOND
+    assert by(world.series(name)) == ({(): 0} if pause == "nobody computes" else {})
+
+    world.use(made, 0, [MIB], pid=8)
+    world.measure(made, 11 * SECOND)
+    assert world.series(name) == {}, "one look is no rate"
+    world.measure(made, 13 * SECOND)
+    assert by(world.series(name)) == {(): 100}
+
+
 def test_counts_of_processes_outlive_them(world: World) -> None:
     made = world.pod("pod", result(0))
     name = "hami_dra_monitor_container_refusals_total"
@@ -291,6 +325,7 @@ def test_without_the_kubelet_cards_show_and_containers_do_not(world: World, fail
     assert series(text, "hami_vgpu_memory_used_bytes") == {}
     allocated = by(series(text, "hami_gpu_memory_allocated_bytes"), "device_uuid")
     assert allocated[CARDS[0].uuid] == 4 * 2**30
+    assert series(text, "hami_dra_monitor_unnamed_claims") == {}, "nobody told who has which"
     up = by(series(text, "hami_dra_monitor_source_up"), "source")
     assert up == {"cards": 1, "claims": 1, "pod-resources": 0}
     errors = by(series(text, "hami_dra_monitor_errors_total"), "source", "device_uuid")
