@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.node import cdi
 from hami_dra.node.allocation import PrepareError
@@ -29,6 +30,7 @@ from hami_dra.node.turns import SecondAgentError, claim_for_life
 from hami_dra.node.work import Done, Work, value
 from tests.hami_dra.node.cdi_validator import validate_all
 from tests.hami_dra.node.claims import CARDS, DEVICES, DRIVER, NODE, Disk, claim, result
+from tests.hami_dra.node.test_turns import openings
 from tests.hami_dra.node.works import in_order
 
 
@@ -641,6 +643,27 @@ def test_two_agents_of_one_node_know_what_the_other_did(disk: Disk) -> None:
     other = claim(result(cores="70"), name="other")
     first.prepare(other)
     assert second.repeat(other["metadata"]["uid"])
+
+
+def test_one_that_begins_while_another_works_knows_what_that_one_did(disk: Disk) -> None:
+    """It would remove the files of a pod that starts just then, and forget what the pod holds."""
+    wanted = claim(result())
+    known: list[set[str]] = []
+    newcomer = threading.Thread(target=lambda: known.append(set(disk.begun()[0].records())))
+
+    def step(_: str) -> None:
+        if newcomer.ident is None:
+            newcomer.start()
+            until(lambda: known or openings(disk.lock) == 2, what="the new one has begun")
+            assert not known, "it waits"
+
+    working = disk.start()
+    working._checkpoint._files.step = step  # noqa: SLF001
+    working.prepare(wanted)
+    newcomer.join()
+
+    assert known == [{wanted["metadata"]["uid"]}]
+    check(disk, working)
 
 
 @pytest.mark.parametrize("uid", ["", ".", "..", "../x", "a/b", "x" * 65, "a\0b"])

@@ -252,9 +252,8 @@ async def test_calls_are_counted(short_path: Path) -> None:
 
 async def test_the_liveness_probe_sees_work_that_hangs(short_path: Path) -> None:
     async with serving(short_path) as agent:
-        lock = agent.disk.state / "lock"
-        lock.touch()
-        with lock.open() as held:
+        agent.disk.lock.touch()
+        with agent.disk.lock.open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             assert "has not moved" in await asyncio.to_thread(agent.plugin.stuck, 0.05)
 
@@ -266,7 +265,7 @@ async def test_a_repeated_prepare_waits_for_nobody(short_path: Path) -> None:
     async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         wanted = agent.store(claim(result()))
         first = await plugin.prepare(wanted)
-        with (agent.disk.state / "lock").open() as held:
+        with agent.disk.lock.open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)
 
             assert await asyncio.wait_for(plugin.prepare(wanted), 30) == first
