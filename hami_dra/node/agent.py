@@ -214,8 +214,8 @@ class Agent:
             self._metrics.claims.set_function(lambda: len(machine.records()))
             if self._library and processes.sees_all():
                 measure = self._backend.processes if self._backend.is_measurable else None
-                feeder = feed.Feeder(measure)
-                parts.append(("measuring", lambda: feed.keep_feeding(feeder, machine.fed)))
+                feeder, lock = feed.Feeder(measure), self._settings.plugin_directory / "feed.lock"
+                parts.append(("measuring", lambda: feed.keep_feeding(feeder, machine.fed, lock)))
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(kept_up(name, run)) for name, run in parts]
             try:
