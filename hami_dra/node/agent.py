@@ -134,11 +134,9 @@ class Agent:
 
     def _prepare_directories(self) -> sockets.Sockets:
         settings = self._settings
-        for path in (settings.registry, settings.plugin_directory, settings.cdi_directory):
+        for path in (settings.registry, settings.plugin_directory):
             path.mkdir(parents=True, exist_ok=True, mode=0o755)
-        self._directories.claims.mkdir(parents=True, exist_ok=True, mode=0o755)
-        # Containers write their books there, each through a mount of its own; nobody else needs in.
-        settings.run_directory.chmod(0o700)
+        self._directories.make()
         chosen = sockets.choose(
             settings.registry, settings.plugin_directory, settings.driver, settings.instance
         )
@@ -229,7 +227,7 @@ class Agent:
         probes = Probes(
             self._settings.address,
             self._settings.port,
-            alive=lambda: {"claims": plugin.stuck(_STUCK_S)},
+            alive=lambda: {"claims": plugin.stuck(_STUCK_S), "sockets": server.gone},
             ready=lambda: self._unready(server),
             registry=self._metrics.registry,
         )

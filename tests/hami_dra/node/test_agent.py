@@ -250,6 +250,10 @@ async def test_readiness_and_metrics_say_what_is_the_matter(api: ApiDouble) -> N
                     text = await answer.text()
             async with client.get(f"{url}/other") as answer:
                 assert answer.status == 404
+            here.kubelet.sockets()[0].unlink()
+            async with client.get(f"{url}/healthz") as answer:
+                assert answer.status == 503, "it has to be started anew"
+                assert "-reg.sock" in await answer.text()
         assert "hami_dra_node_registered 1.0" in text
         assert "hami_dra_node_published_devices 2.0" in text
         assert f"GET {SLICES}" in api.calls

@@ -121,6 +121,23 @@ def test_a_repeated_prepare_mends_its_files(disk: Disk, lost: str) -> None:
     assert files_of(disk) == before
 
 
+@pytest.mark.parametrize("lost", ["cdi", "claims", "both"])
+def test_directories_that_somebody_removes_are_made_anew(disk: Disk, lost: str) -> None:
+    claims = disk.start()
+    before = claim(result())
+    claims.prepare(before)
+    for name in ("cdi", "claims") if lost == "both" else (lost,):
+        shutil.rmtree(disk.root / name)
+
+    after = claim(result(1), name="after")
+    assert claims.prepare(after)
+    assert claims.repeat(before["metadata"]["uid"])
+    check(disk, claims)
+    for each in (before, after):
+        claims.unprepare(each["metadata"]["uid"])
+    assert disk.names() == set()
+
+
 def test_a_new_allocation_under_the_same_uid_replaces_the_old_one(disk: Disk) -> None:
     claims = disk.start()
     uid = "11111111-2222-3333-4444-555555555555"

@@ -261,6 +261,18 @@ async def test_the_liveness_probe_sees_work_that_hangs(short_path: Path) -> None
     assert agent.plugin.stuck(0.0) == "", "an agent that stops is not stuck"
 
 
+@pytest.mark.parametrize("name", ["registration", "plugin"])
+async def test_the_liveness_probe_sees_a_socket_that_somebody_removed(
+    short_path: Path, name: str
+) -> None:
+    async with serving(short_path) as agent:
+        assert agent.server.gone == ""
+        path: Path = getattr(agent.sockets, name)
+        await asyncio.to_thread(path.unlink)
+        assert str(path) in agent.server.gone
+    assert agent.server.gone == "", "an agent that stops removes them itself"
+
+
 async def test_a_repeated_prepare_waits_for_nobody(short_path: Path) -> None:
     async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         wanted = agent.store(claim(result()))
