@@ -137,11 +137,18 @@ def _runtime_problems(settings: Settings) -> Iterator[Problem]:
 
 
 def _directory_problems(settings: Settings) -> Iterator[Problem]:
-    if not settings.registry.is_dir():
+    try:
+        if not settings.registry.is_dir():
+            yield Problem(
+                f"found no directory {settings.registry}, expected the kubelet's plugin registry",
+                "name the kubelet's root with --kubelet-directory (its flag --root-dir), and mount"
+                " it into the agent's pod under the same path",
+            )
+    except PermissionError:
         yield Problem(
-            f"found no directory {settings.registry}, expected the kubelet's plugin registry",
-            "name the kubelet's root with --kubelet-directory (its flag --root-dir), and mount it"
-            " into the agent's pod under the same path",
+            f"found no right to look at {settings.registry}, expected the kubelet's plugin"
+            " registry",
+            "run this as root, as the agent runs",
         )
     wanted = {
         "plugins": settings.plugin_directory,
@@ -149,7 +156,7 @@ def _directory_problems(settings: Settings) -> Iterator[Problem]:
         "files of claims": settings.run_directory,
     }
     for purpose, path in wanted.items():
-        nearest = next(each for each in (path, *path.parents) if each.exists())
+        nearest = next(each for each in (path, *path.parents) if os.access(each, os.F_OK))
         if not os.access(nearest, os.W_OK):
             yield Problem(
                 f"found {nearest} not writable, expected a place for {purpose} at {path}",

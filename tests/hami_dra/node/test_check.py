@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -66,6 +67,30 @@ def test_what_is_missing_comes_with_its_remedy(arguments: tuple[str, ...], expec
     assert code == 3
     assert expected in said
     assert said.endswith("not ready\n")
+
+
+def test_who_may_not_look_is_told_so(kubelet: Path) -> None:
+    kubelet.chmod(0)
+    with as_nobody():
+        code, said = run("--devices", "simulated", "--kubelet-directory", str(kubelet))
+    kubelet.chmod(0o700)
+
+    assert code == 3
+    assert f"found no right to look at {kubelet / REGISTRY}" in said
+    assert f"not writable, expected a place for plugins at {kubelet}" in said
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """Give up the rights of root, if we have them."""
+    if os.geteuid():
+        yield
+        return
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
 
 
 def test_an_old_driver_is_named(kubelet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
