@@ -330,6 +330,8 @@ def test_a_failed_card_is_tainted_and_told_to_the_kubelet(
     assert bad["taints"] == [{"key": UNHEALTHY, "value": "lost", "effect": "NoSchedule"}]
     assert dict(state.health())[bad["name"]] == "the card has fallen off the bus; reboot the node"
     assert dict(state.health())[good["name"]] == ""
+    [lost] = state.node().lost
+    assert state.node().devices[bad["name"]].uuid == lost, "it is prepared for nobody"
 
 
 def a_spec(**more: object) -> Json:

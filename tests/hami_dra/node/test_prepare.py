@@ -132,6 +132,14 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence(case: str) -> None:
     assert expected in str(caught.value)
 
 
+def test_a_card_that_is_lost_is_refused_and_its_neighbour_is_not() -> None:
+    here = dataclasses.replace(HERE, lost={CARDS[1].uuid: "the card has fallen off the bus"})
+
+    assert plan(claim(result(0)), here, nobody)
+    with pytest.raises(PrepareError, match="cannot be used: the card has fallen off the bus"):
+        plan(claim(result(0), result(1)), here, nobody)
+
+
 def test_configuration_of_other_drivers_is_theirs() -> None:
     theirs = {"opaque": {"driver": "nic.example.com", "parameters": {"kind": "X"}}}
 
