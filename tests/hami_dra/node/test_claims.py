@@ -265,6 +265,19 @@ def test_what_a_newer_release_added_to_this_format_is_kept(disk: Disk) -> None:
     assert kept.unreadable == strange
 
 
+def test_what_a_newer_agent_beside_us_adds_is_kept(disk: Disk) -> None:
+    claims = disk.start()
+    claims.prepare(claim(result()))
+    found = decode((disk.state / NAME).read_bytes())
+    (disk.state / NAME).write_bytes(encode(replace(found, unknown={"zone": "a"})))
+
+    claims.prepare(claim(result(1)))
+
+    kept = decode((disk.state / NAME).read_bytes())
+    assert kept.unknown == {"zone": "a"}
+    assert len(kept.records) == 2
+
+
 def test_a_full_disk_refuses_and_leaves_nothing(disk: Disk) -> None:
     wanted = claim(result())
     steps = count_steps(disk, wanted)

@@ -4,7 +4,7 @@ import asyncio
 import fcntl
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -130,6 +130,46 @@ async def test_a_claim_is_prepared_once_and_told_twice(short_path: Path, version
             assert agent.disk.names() == set()
 
 
+async def test_a_repeated_prepare_mends_its_files_without_the_api_server(short_path: Path) -> None:
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
+        wanted = agent.store(claim(result()))
+        first = await plugin.prepare(wanted)
+        spec = agent.disk.directories.spec(wanted.uid)
+        content = spec.read_bytes()
+        await asyncio.to_thread(spec.unlink)
+
+        assert await plugin.prepare(wanted) == first
+        assert spec.read_bytes() == content
+        assert agent.reads == [wanted.uid]
+
+
+async def test_a_prepare_that_the_kubelet_gave_up_does_not_come_after_the_unprepare(
+    short_path: Path,
+) -> None:
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
+        wanted, other = agent.store(claim(result())), agent.store(claim(result(1), name="other"))
+        agent.gate.clear()
+        with pytest.raises(aio.AioRpcError, match="DEADLINE_EXCEEDED"):
+            await plugin.prepare(wanted, timeout_s=0.2)
+        assert await plugin.unprepare(wanted) == {wanted.uid: ""}
+        agent.gate.set()
+
+        # By then the first one would have got there too.
+        assert (await plugin.prepare(other))[other.uid].error == ""
+        assert agent.disk.start().records().keys() == {other.uid}
+
+
+async def test_a_claim_that_was_read_too_late_is_left_to_the_next_try(short_path: Path) -> None:
+    async with serving(short_path) as agent:
+        wanted = agent.store(claim(result()))
+
+        answers = await agent.plugin.prepare([wanted], lambda: 0.5)
+
+        assert "the kubelet tries again" in answers[wanted.uid].error
+        assert agent.disk.names() == set()
+        assert (await agent.plugin.prepare([wanted], lambda: 30.0))[wanted.uid].error == ""
+
+
 async def test_claims_of_one_call_are_answered_each_by_itself(short_path: Path) -> None:
     async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         good = agent.store(claim(result()))
@@ -201,6 +241,23 @@ async def test_health_is_told_at_once_after_changes_and_again_and_again(short_pa
         assert [each.device for each in repeated] == ["gpu-a", "gpu-b"]
         assert devices[1].message == "XID 79: fallen off the bus"
         assert {each.pool for each in devices} == {NODE}
+
+
+async def test_every_kubelet_hears_of_a_change(short_path: Path) -> None:
+    """As one that has two agents to listen to, or has lost a line and not noticed yet."""
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
+        agent.board.show([("gpu-a", "")])
+        async with AsyncExitStack() as open_streams:
+            streams = [
+                await open_streams.enter_async_context(aclosing(plugin.health())) for _ in range(20)
+            ]
+            for stream in streams:
+                await anext(stream)
+            agent.board.show([("gpu-a", "XID 79")])
+            for stream in streams:
+                async for [device] in stream:
+                    if device.health is Health.UNHEALTHY:
+                        break
 
 
 async def test_a_kubelet_that_follows_health_keeps_no_agent_from_its_end(short_path: Path) -> None:
