@@ -93,6 +93,7 @@ REFUSALS: dict[str, tuple[Json, str]] = {
     "unknown card": (claim(result("hami-gpu-0")), "is not on this node"),
     "no amounts": (claim(result(memory=None, cores=None, slots=None)), "DRAConsumableCapacity"),
     "no memory": (claim(result(memory=None)), "allocated with no memory"),
+    "no cores": (claim(result(cores=None)), "allocated with no cores"),
     "foreign amount": (
         claim(result() | {"consumedCapacity": {"memory": "1Gi", "cores": "1", "shares": "1"}}),
         "allocated with unknown shares",
