@@ -11,7 +11,9 @@ from hami_dra.node.backend import BackendError
 from hami_dra.node.choose import choose_backend
 from hami_dra.node.devices import WHOLE, device_name
 from hami_dra.node.inventory import Card
+from hami_dra.node.node_state import HANGS_S
 from hami_dra.node.settings import Settings
+from hami_dra.patience import HangsError, Patience
 
 _OLDEST_DRIVER: Final = 440
 _WELL_KNOWN: Final = (Path("/etc/cdi"), Path("/var/run/cdi"), Path("/run/cdi"))
@@ -66,10 +68,13 @@ def findings(settings: Settings, *, root: Path = Path("/")) -> Findings:
     problems: list[Problem] = []
     try:
         backend = choose_backend(settings, root=root)
-        source, cards = backend.name, tuple(backend.cards())
-        backend.edits()
+        source = backend.name
+        cards = Patience(lambda: tuple(backend.cards()), HANGS_S).ask()
+        Patience(backend.edits, HANGS_S).ask()
     except BackendError as error:
         problems.append(Problem(str(error), "do what this says, and check again"))
+    except HangsError as error:
+        problems.append(Problem(f"the driver hangs: {error}", "reboot the node if that lasts"))
     return Findings(
         source=source,
         driver=settings.driver,

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import os
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -110,6 +111,27 @@ def test_an_old_driver_is_named(kubelet: Path, monkeypatch: pytest.MonkeyPatch) 
 
     [problem] = found.problems
     assert "found NVIDIA's driver 418.87.00, expected 440 or newer" in problem.what
+
+
+def test_a_driver_that_hangs_is_told(kubelet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+
+    class Hanging(NoCards):
+        """Cards that nobody hears of."""
+
+        def cards(self) -> Sequence[Card]:
+            """Wait for the driver."""
+            answers.wait()
+            return ()
+
+    monkeypatch.setattr(check, "choose_backend", lambda *_, **__: Hanging())
+    monkeypatch.setattr(check, "HANGS_S", 0.1)
+
+    found = check.findings(Settings(name="n1", kubelet_directory=kubelet))
+    answers.set()
+
+    [problem] = found.problems
+    assert problem.what == "the driver hangs: no answer within 0.1 s"
 
 
 @pytest.mark.parametrize(
