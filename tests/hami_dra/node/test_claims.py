@@ -92,6 +92,25 @@ def test_prepare_and_unprepare_are_idempotent(disk: Disk) -> None:
     assert claims.repeat(uid) is None
 
 
+def test_the_runtime_never_finds_a_claim_without_its_files(disk: Disk) -> None:
+    """They come before the file that names them, and go after it."""
+    wanted = claim(result())
+    uid = wanted["metadata"]["uid"]
+    spec, folder = disk.directories.spec(uid), disk.directories.claim(uid)
+    seen: set[bool] = set()
+
+    def step(_: str) -> None:
+        seen.add(spec.exists())
+        if spec.exists():
+            assert {"control", "usage"} <= {path.name for path in folder.iterdir()}
+
+    claims = disk.start(step)
+    claims.prepare(wanted)
+    claims.unprepare(uid)
+
+    assert seen == {True, False}
+
+
 def test_a_claim_without_cards_of_ours_leaves_no_trace(disk: Disk) -> None:
     claims = disk.start()
 
