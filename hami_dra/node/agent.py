@@ -214,13 +214,13 @@ class Agent:
                 measure = self._backend.processes if self._backend.is_measurable else None
                 feeder, lock = feed.Feeder(measure), self._settings.plugin_directory / "feed.lock"
                 parts.append(("measuring", lambda: feed.keep_feeding(feeder, machine.fed, lock)))
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(kept_up(name, run)) for name, run in parts]
-            try:
-                yield
-            finally:
-                for task in running:
-                    task.cancel()
+        running = [asyncio.create_task(kept_up(name, run)) for name, run in parts]
+        try:
+            yield
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
 
     @contextlib.asynccontextmanager
     async def _probing(self, plugin: Plugin, server: KubeletServer) -> AsyncIterator[None]:

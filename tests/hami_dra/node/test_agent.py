@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import stat
 import sys
 import tempfile
@@ -257,6 +258,20 @@ async def test_readiness_and_metrics_say_what_is_the_matter(api: ApiDouble) -> N
         assert "hami_dra_node_registered 1.0" in text
         assert "hami_dra_node_published_devices 2.0" in text
         assert f"GET {SLICES}" in api.calls
+
+
+async def test_a_port_that_is_taken_is_told_in_a_sentence(api: ApiDouble) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        async with node(api) as here:
+            here.port = taken.getsockname()[1]
+            async with here.agent() as agent:
+                assert await agent.wait() == 1
+            [*_, said] = (here.root / "agent.log").read_text().splitlines()
+            assert said == (
+                f"hami-dra-node: cannot listen on port {here.port} of 127.0.0.1:"
+                " Address already in use; choose another"
+            )
+            assert here.kubelet.sockets() == []
 
 
 async def test_what_a_person_should_know_holds_no_rolling_update(api: ApiDouble) -> None:
