@@ -13,7 +13,8 @@ import pytest
 
 from hami_dra.node import check, settings
 from hami_dra.node.__main__ import command
-from hami_dra.node.backend import NoCards
+from hami_dra.node.backend import BackendError, NoCards
+from hami_dra.node.cdi import NodeEdits
 from hami_dra.node.inventory import Card
 from hami_dra.node.settings import Settings
 from hami_dra.node.simulated import cards
@@ -111,6 +112,39 @@ def test_an_old_driver_is_named(kubelet: Path, monkeypatch: pytest.MonkeyPatch) 
 
     [problem] = found.problems
     assert "found NVIDIA's driver 418.87.00, expected 440 or newer" in problem.what
+
+
+@pytest.mark.parametrize(
+    ("works", "expected"),
+    [
+        ({"auto", "toolkit", "spec", "own"}, "container edits: toolkit (auto)"),
+        ({"auto", "spec", "own"}, "container edits: spec (auto)"),
+        ({"auto", "own"}, "container edits: own (auto)"),
+        (set[str](), "problem: this way does not work"),
+    ],
+)
+def test_which_way_to_find_what_containers_need_is_told(
+    kubelet: Path, monkeypatch: pytest.MonkeyPatch, works: set[str], expected: str
+) -> None:
+    class Real(NoCards):
+        """Real cards, and some of the ways."""
+
+        name = "nvml"
+
+        def __init__(self, settings: Settings, **_: object) -> None:
+            self.mode = settings.cdi_mode
+
+        def edits(self) -> NodeEdits:
+            """Find it, or not."""
+            if self.mode not in works:
+                raise BackendError("this way does not work")
+            return NodeEdits()
+
+    monkeypatch.setattr(check, "choose_backend", Real)
+
+    said = check.render(check.findings(Settings(name="n1", kubelet_directory=kubelet)))
+
+    assert expected in said.splitlines()
 
 
 def test_a_driver_that_hangs_is_told(kubelet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
