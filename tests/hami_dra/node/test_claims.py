@@ -23,6 +23,7 @@ from hami_dra.node.allocation import PrepareError
 from hami_dra.node.books import Books
 from hami_dra.node.checkpoint import NAME, PREVIOUS, Content, NewerFormatError, decode, encode
 from hami_dra.node.claims import Claims
+from hami_dra.node.files import no_step, read
 from hami_dra.node.limits import decode_control
 from hami_dra.node.prepare import Node
 from hami_dra.node.record import State
@@ -247,11 +248,14 @@ def test_a_damaged_checkpoint_costs_nothing(
     running = disk.start()
     running.prepare(first)
     running.prepare(second)
-    for name in (NAME, PREVIOUS)[: 2 if both else 1]:
+    harmed = (NAME, PREVIOUS)[: 2 if both else 1]
+    for name in harmed:
         harm(disk.state / name)
+    kept = {f"{name}.damaged": read(disk.state / name) for name in harmed if harm is not remove}
 
     claims, recovery = disk.recovered()
 
+    assert {path.name: path.read_bytes() for path in disk.state.glob("*.damaged")} == kept
     assert {record.state for record in claims.records().values()} == {State.PREPARED}
     assert claims.records().keys() == {each["metadata"]["uid"] for each in (first, second)}
     assert bool(recovery.troubles) == (harm is not remove)
@@ -342,6 +346,26 @@ def test_on_a_full_disk_claims_can_end(disk: Disk, monkeypatch: pytest.MonkeyPat
 
     assert disk.names() == set()
     assert disk.start().records() == {}
+
+
+def test_an_unprepare_that_could_not_be_written_down_is_done_again(disk: Disk) -> None:
+    claims = disk.start()
+    wanted = claim(result())
+    uid = wanted["metadata"]["uid"]
+    claims.prepare(wanted)
+
+    def full(what: str) -> None:
+        if what == f"write {NAME}":
+            raise OSError(28, "No space left on device")
+
+    claims._checkpoint._files.step = full  # noqa: SLF001
+    with pytest.raises(OSError, match="No space left"):
+        claims.unprepare(uid)
+    claims._checkpoint._files.step = no_step  # noqa: SLF001
+    claims.unprepare(uid)
+
+    assert disk.start().records() == {}
+    assert disk.names() == set()
 
 
 class KilledError(BaseException):

@@ -332,8 +332,9 @@ async def test_cards_are_withdrawn_when_a_device_plugin_comes(
 
         await api.put("nodes", a_node())
         shown.publisher.refresh()
+        await shown.until(shown.stored, "they are offered again")
         await shown.publisher.published()
-        assert shown.stored()
+        assert shown.troubles.current() == {}
 
 
 async def test_cards_that_a_former_agent_offered_are_withdrawn_beside_a_device_plugin(
