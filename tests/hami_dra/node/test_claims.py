@@ -638,16 +638,18 @@ def test_files_of_claims_that_nobody_knows_are_removed_and_those_of_others_stay(
     disk: Disk,
 ) -> None:
     claims = disk.start()
-    claims.prepare(claim(result()))
+    wanted = claim(result())
+    claims.prepare(wanted)
     (disk.directories.cdi / cdi.file_name("lost")).write_text("{}")
-    (disk.directories.cdi / f".tmp-{cdi.file_name('half')}").write_text("{")
+    for half_written in ("half", wanted["metadata"]["uid"]):
+        (disk.directories.cdi / f".tmp-{cdi.file_name(half_written)}").write_text("{")
     (disk.directories.claims / "lost").mkdir()
     foreign = disk.directories.cdi / "nvidia.yaml"
     foreign.write_text("x: 1")
 
     removed = claims.remove_orphans()
 
-    assert len(removed) == 3
+    assert len(removed) == 4
     assert foreign.exists()
     foreign.unlink()
     check(disk, claims)

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import grpc
 import pytest
 from grpc import aio
 
@@ -15,13 +16,13 @@ from hami_dra.kube.errors import UnreachableError
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.node.health import HealthBoard
-from hami_dra.node.messages import ClaimReference, Health
+from hami_dra.node.messages import ClaimReference, Health, Prepared
 from hami_dra.node.metrics import Metrics
 from hami_dra.node.plugin import Machine, Plugin, Refusing
 from hami_dra.node.server import KubeletServer
 from hami_dra.node.sockets import SocketPathError, Sockets, choose, remove_dead
 from tests.hami_dra.node.claims import DEVICES, DRIVER, NODE, Disk, claim, result
-from tests.hami_dra.node.fake_kubelet import KNOWN, FakeKubelet
+from tests.hami_dra.node.fake_kubelet import KNOWN, FakeKubelet, RegisteredPlugin
 
 
 def reference(wanted: Json) -> ClaimReference:
@@ -98,6 +99,27 @@ async def test_the_plugin_is_registered_and_says_what_it_serves(short_path: Path
         assert plugin.information.versions[:2] == ("v1.DRAPlugin", "v1beta1.DRAPlugin")
         assert plugin.service == KNOWN["v1.DRAPlugin"]
         assert agent.server.is_registered
+
+
+async def test_the_kubelet_sees_a_plugin_only_when_it_serves(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It calls the moment it sees one, and waits long before it tries again."""
+    listen, answers = KubeletServer._listen, list[dict[str, Prepared]]()  # noqa: SLF001
+
+    async def listening(
+        server: KubeletServer, path: Path, handlers: list[grpc.GenericRpcHandler]
+    ) -> None:
+        if path.parent.name == "registry":
+            async with aio.insecure_channel(f"unix:{short_path}/disk/plugin/dra.sock") as channel:
+                [service, *_] = KNOWN.values()
+                answers.append(await RegisteredPlugin(server._info, service, channel).prepare())  # noqa: SLF001
+        await listen(server, path, handlers)
+
+    monkeypatch.setattr(KubeletServer, "_listen", listening)
+    async with serving(short_path) as agent:
+        assert answers == [{}]
+        assert len(agent.kubelet.sockets()) == 1
 
 
 async def test_a_refusal_is_kept_for_people(short_path: Path) -> None:
