@@ -18,6 +18,7 @@ from hami_dra.lab.ports import free_ports
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.migration.names import DRIVER
+from hami_dra.node.checkpoint import decode
 from hami_dra.node.devices import slice_name
 from hami_dra.node.messages import ClaimReference
 from hami_dra.node.simulated import cards
@@ -288,6 +289,7 @@ async def test_what_a_person_should_know_holds_no_rolling_update(api: ApiDouble)
                 assert (answer.status, await answer.text()) == (200, '{"ok": true}\n')
             async with client.get(f"{url}/metrics") as answer:
                 assert 'trouble{kind="CheckpointDamaged"} 1.0' in await answer.text()
+            assert decode((here.plugin_directory / "checkpoint").read_bytes()).records == {}
 
 
 async def test_a_second_agent_is_refused_unless_told_apart(api: ApiDouble) -> None:
