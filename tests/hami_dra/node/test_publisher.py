@@ -209,6 +209,18 @@ async def test_dropped_fields_are_told_once_and_not_fought(
         assert shown.troubles.current() == {}
 
 
+async def test_fields_that_were_dropped_are_sent_again_now_and_then(
+    api: ApiDouble, session: Session
+) -> None:
+    api.on_store = lambda item: without_gate(item) if "spec" in item else copy.deepcopy(item)
+    async with publishing(api, session, resync_s=0.05) as shown:
+        await shown.until(shown.heard.told.__len__, "an event")
+        api.on_store = copy.deepcopy
+
+        await shown.publisher.published()
+        assert shown.troubles.current() == {}
+
+
 async def test_cards_whose_taints_are_dropped_are_published_and_that_is_told(
     api: ApiDouble, session: Session
 ) -> None:
@@ -290,6 +302,37 @@ async def test_a_server_that_asks_for_patience_is_left_alone(
         busy = ApiError(429, "TooManyRequests", "later", {"retryAfterSeconds": 7})
 
         assert await shown.publisher._refused(busy) >= 7  # noqa: SLF001
+
+
+@pytest.mark.parametrize("status", [400, 422])
+async def test_a_slice_that_is_refused_is_not_sent_again_and_again(
+    api: ApiDouble, session: Session, status: int
+) -> None:
+    async with publishing(api, session) as shown:
+        refused = ApiError(status, "Invalid", "no such field")
+
+        assert await shown.publisher._refused(refused) == RESYNC_S  # noqa: SLF001
+
+
+async def test_writes_that_somebody_undoes_are_spread(api: ApiDouble, session: Session) -> None:
+    class Pauses(Backoff):
+        """Counts the pauses."""
+
+        count = 0
+
+        async def wait(self) -> None:
+            """Count one."""
+            self.count += 1
+
+    async with publishing(api, session) as shown:
+        pauses = Pauses()
+        shown.publisher._pause = pauses  # noqa: SLF001
+        await shown.publisher.published()
+        for _ in range(3):
+            pauses.count = 0
+            await api.remove("resourceslices", "", NAME)
+            await shown.until(lambda: pauses.count, "it pauses")
+            await shown.until(shown.stored, "the slice is back")
 
 
 async def test_slices_of_our_driver_that_are_not_ours_go(api: ApiDouble, session: Session) -> None:
