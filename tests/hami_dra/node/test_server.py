@@ -275,10 +275,11 @@ async def test_every_kubelet_hears_of_a_change(short_path: Path) -> None:
             ]
             for stream in streams:
                 await anext(stream)
-            agent.board.show([("gpu-a", "XID 79")])
+            agent.board.show([("gpu-a", "x" * 2000)])
             for stream in streams:
                 async for [device] in stream:
                     if device.health is Health.UNHEALTHY:
+                        assert device.message == "x" * 1024, "the most that Kubernetes takes"
                         break
 
 
