@@ -38,6 +38,9 @@ class Server:
         application: answers.
         request_s: see `REQUEST_S`.
         connections: see `CONNECTIONS`.
+
+    Raises:
+        OSError: if nobody can listen there.
     """
 
     def __init__(
@@ -56,9 +59,13 @@ class Server:
             room = _Room(connections)
             patience_s = request_s
 
-        self._server = make_server(
-            host, port, application, server_class=Bounded, handler_class=_Handler
-        )
+        try:
+            self._server = make_server(
+                host, port, application, server_class=Bounded, handler_class=_Handler
+            )
+        except OSError as error:
+            where = f"port {port} of {address or 'every address'}"
+            raise OSError(f"cannot listen on {where}: {error.strerror}; choose another") from error
 
     @property
     def port(self) -> int:

@@ -44,6 +44,7 @@ class WatchCache(Generic[Value]):
         query: selectors, as query parameters.
         project: keeps of each object what its readers need.
         changed: called after the contents changed.
+        failed: called with why the collection could not be followed, before that is tried again.
         backoff: how long to wait after each failure.
     """
 
@@ -55,6 +56,7 @@ class WatchCache(Generic[Value]):
         project: Callable[[Json], Value],
         query: Query | None = None,
         changed: Callable[[], None] = lambda: None,
+        failed: Callable[[Exception], None] = lambda _: None,
         backoff: Backoff | None = None,
     ) -> None:
         self._session = session
@@ -62,6 +64,7 @@ class WatchCache(Generic[Value]):
         self._query = dict(query or {})
         self._project = project
         self._changed = changed
+        self._failed = failed
         self._backoff = backoff or Backoff()
         self._synced = asyncio.Event()
         self._values: dict[Key, Value] = {}
@@ -124,6 +127,7 @@ class WatchCache(Generic[Value]):
                 _log.info("watch of %s is too old, listing again: %s", self._path, error)
             except (ApiError, UnreachableError) as error:
                 _log.warning("lost track of %s, trying again: %s", self._path, error)
+                self._failed(error)
             await self._backoff.wait()
 
     async def _list(self) -> None:

@@ -25,6 +25,12 @@ class ApiError(Exception):
         self.message = message
         self.details = details or {}
 
+    @property
+    def retry_after_s(self) -> int:
+        """Return for how long the server asks to be left alone; 0 when it does not."""
+        asked = self.details.get("retryAfterSeconds")
+        return asked if isinstance(asked, int) else 0
+
     def __str__(self) -> str:
         """Render as one line that names the status first."""
         return f"{self.status} {self.reason}: {self.message}"

@@ -52,7 +52,7 @@ class NodeEvents:
         An event that cannot be written is only logged: the message is in the log anyway.
         """
         key, now = (reason, message), self._now()
-        self._written = {k: at for k, at in self._written.items() if now - at < _REPEAT}
+        self._written = {k: at for k, at in self._written.items() if abs(now - at) < _REPEAT}
         if key in self._written:
             return
         self._written[key] = now

@@ -31,9 +31,14 @@ class DroppedFieldsError(Exception):
         super().__init__(fields)
         self.fields = fields
 
+    @property
+    def is_shareable(self) -> bool:
+        """Tell whether cards can be shared nevertheless: only their taints are missing."""
+        return self.fields == (_TAINTS,)
+
     def __str__(self) -> str:
         """Render what was found and what to do."""
-        if self.fields == (_TAINTS,):
+        if self.is_shareable:
             return (
                 "the API server dropped the taints of cards that failed, so pods still get them:"
                 " switch the feature gate DRADeviceTaints on in kube-apiserver and kube-scheduler"

@@ -286,8 +286,7 @@ def _pause_s(error: ApiError | UnreachableError, backoff: Backoff) -> float | No
         return backoff.next_s()
     if error.status not in _TRANSIENT:
         return None
-    asked = error.details.get("retryAfterSeconds")
-    return max(backoff.next_s(), asked if isinstance(asked, int) else 0)
+    return max(backoff.next_s(), error.retry_after_s)
 
 
 def _spec_only(item: Json) -> Stored:

@@ -20,8 +20,7 @@ from hami_dra.migration import Json
 from hami_dra.node import feed, leave, processes, sockets, turns
 from hami_dra.node.allocation import PrepareError
 from hami_dra.node.backend import Backend
-from hami_dra.node.checkpoint import Checkpoint, NewerFormatError
-from hami_dra.node.claim_files import ClaimFiles
+from hami_dra.node.checkpoint import NewerFormatError
 from hami_dra.node.claims import Claims
 from hami_dra.node.files import Files
 from hami_dra.node.health import HealthBoard
@@ -35,7 +34,7 @@ from hami_dra.node.probes import Probes
 from hami_dra.node.publisher import Publisher
 from hami_dra.node.reconciler import Reconciler
 from hami_dra.node.record import Record
-from hami_dra.node.recovery import BOOT_ID, Recovery, recover
+from hami_dra.node.recovery import BOOT_ID, Recovery, begin
 from hami_dra.node.server import KubeletServer
 from hami_dra.node.settings import Settings
 from hami_dra.node.strictness import Strictness
@@ -135,11 +134,9 @@ class Agent:
 
     def _prepare_directories(self) -> sockets.Sockets:
         settings = self._settings
-        for path in (settings.registry, settings.plugin_directory, settings.cdi_directory):
+        for path in (settings.registry, settings.plugin_directory):
             path.mkdir(parents=True, exist_ok=True, mode=0o755)
-        self._directories.claims.mkdir(parents=True, exist_ok=True, mode=0o755)
-        # Containers write their books there, each through a mount of its own; nobody else needs in.
-        settings.run_directory.chmod(0o700)
+        self._directories.make()
         chosen = sockets.choose(
             settings.registry, settings.plugin_directory, settings.driver, settings.instance
         )
@@ -171,21 +168,14 @@ class Agent:
 
     async def _machine(self) -> Claims | Refusing:
         """Make the claim machine of what is remembered, with all files as they should be."""
-        files = Files()
-        checkpoint = Checkpoint(self._settings.plugin_directory, files)
-        boot_id = _boot_id()
+        home, boot_id = self._settings.plugin_directory, _boot_id()
         try:
-            recovery = await asyncio.to_thread(recover, checkpoint, self._directories, boot_id)
+            claims, recovery = await asyncio.to_thread(
+                begin, home, self._directories, self._state, boot_id, files=Files()
+            )
         except NewerFormatError as error:
             await self._troubles.begin(Trouble.NEWER_CHECKPOINT, str(error))
             return Refusing(str(error))
-        claims = Claims(
-            recovery.content,
-            checkpoint,
-            ClaimFiles(files, self._directories, self._state),
-            self._state,
-            lock=self._settings.plugin_directory / "claims.lock",
-        )
         if recovery.is_news:
             await asyncio.to_thread(_persist, claims)
         await self._tell(recovery)
@@ -222,22 +212,22 @@ class Agent:
             self._metrics.claims.set_function(lambda: len(machine.records()))
             if self._library and processes.sees_all():
                 measure = self._backend.processes if self._backend.is_measurable else None
-                feeder = feed.Feeder(measure)
-                parts.append(("measuring", lambda: feed.keep_feeding(feeder, machine.fed)))
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(kept_up(name, run)) for name, run in parts]
-            try:
-                yield
-            finally:
-                for task in running:
-                    task.cancel()
+                feeder, lock = feed.Feeder(measure), self._settings.plugin_directory / "feed.lock"
+                parts.append(("measuring", lambda: feed.keep_feeding(feeder, machine.fed, lock)))
+        running = [asyncio.create_task(kept_up(name, run)) for name, run in parts]
+        try:
+            yield
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
 
     @contextlib.asynccontextmanager
     async def _probing(self, plugin: Plugin, server: KubeletServer) -> AsyncIterator[None]:
         probes = Probes(
             self._settings.address,
             self._settings.port,
-            alive=lambda: {"claims": plugin.stuck(_STUCK_S)},
+            alive=lambda: {"claims": plugin.stuck(_STUCK_S), "sockets": server.gone},
             ready=lambda: self._unready(server),
             registry=self._metrics.registry,
         )

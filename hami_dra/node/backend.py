@@ -21,6 +21,10 @@ UNREADABLE: Final = "unreadable"
 """Code of the trouble of a card that does not answer."""
 
 
+LOST: Final = "lost"
+"""Code of the trouble of a card that nobody can use until the node is rebooted."""
+
+
 class BackendError(Exception):
     """The cards cannot be found or used; the text says why and what to do."""
 

@@ -1,8 +1,9 @@
 """Look at a node as the agent would, and say what is missing and how to mend it."""
 
+import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +12,9 @@ from hami_dra.node.backend import BackendError
 from hami_dra.node.choose import choose_backend
 from hami_dra.node.devices import WHOLE, device_name
 from hami_dra.node.inventory import Card
-from hami_dra.node.settings import Settings
+from hami_dra.node.node_state import HANGS_S
+from hami_dra.node.settings import CdiMode, Settings
+from hami_dra.patience import HangsError, Patience
 
 _OLDEST_DRIVER: Final = 440
 _WELL_KNOWN: Final = (Path("/etc/cdi"), Path("/var/run/cdi"), Path("/run/cdi"))
@@ -62,21 +65,28 @@ class Findings:
 
 def findings(settings: Settings, *, root: Path = Path("/")) -> Findings:
     """Look at this node; changes nothing and asks no API server."""
-    source, cards = "none", tuple[Card, ...]()
+    source, cards, mode = "none", tuple[Card, ...](), "none needed"
     problems: list[Problem] = []
     try:
         backend = choose_backend(settings, root=root)
-        source, cards = backend.name, tuple(backend.cards())
-        backend.edits()
+        source = backend.name
+        cards = Patience(lambda: tuple(backend.cards()), HANGS_S).ask()
+        if source == "nvml":
+            mode = settings.cdi_mode.value
+        Patience(backend.edits, HANGS_S).ask()
+        if mode == CdiMode.AUTO:
+            mode = f"{_first_that_works(settings, root)} ({mode})"
     except BackendError as error:
         problems.append(Problem(str(error), "do what this says, and check again"))
+    except HangsError as error:
+        problems.append(Problem(f"the driver hangs: {error}", "reboot the node if that lasts"))
     return Findings(
         source=source,
         driver=settings.driver,
         cards=cards,
         slots=WHOLE // settings.split_count,
         cdi_directory=settings.cdi_directory,
-        cdi_mode=settings.cdi_mode.value if source == "nvml" else "none needed",
+        cdi_mode=mode,
         library=settings.library,
         problems=(
             *problems,
@@ -87,6 +97,26 @@ def findings(settings: Settings, *, root: Path = Path("/")) -> Findings:
             *_socket_problems(settings),
         ),
     )
+
+
+def _first_that_works(settings: Settings, root: Path) -> str:
+    """Tell which way is the one that works, of those that are tried in turn.
+
+    Raises:
+        BackendError: if none does any more.
+    """
+    *others, last = (mode for mode in CdiMode if mode is not CdiMode.AUTO)
+    for mode in others:
+        with contextlib.suppress(BackendError):
+            return _tried(mode, settings, root)
+    return _tried(last, settings, root)
+
+
+def _tried(mode: CdiMode, settings: Settings, root: Path) -> str:
+    backend = choose_backend(replace(settings, cdi_mode=mode), root=root)
+    backend.cards()
+    backend.edits()
+    return mode.value
 
 
 def render(found: Findings) -> str:
@@ -137,11 +167,18 @@ def _runtime_problems(settings: Settings) -> Iterator[Problem]:
 
 
 def _directory_problems(settings: Settings) -> Iterator[Problem]:
-    if not settings.registry.is_dir():
+    try:
+        if not settings.registry.is_dir():
+            yield Problem(
+                f"found no directory {settings.registry}, expected the kubelet's plugin registry",
+                "name the kubelet's root with --kubelet-directory (its flag --root-dir), and mount"
+                " it into the agent's pod under the same path",
+            )
+    except PermissionError:
         yield Problem(
-            f"found no directory {settings.registry}, expected the kubelet's plugin registry",
-            "name the kubelet's root with --kubelet-directory (its flag --root-dir), and mount it"
-            " into the agent's pod under the same path",
+            f"found no right to look at {settings.registry}, expected the kubelet's plugin"
+            " registry",
+            "run this as root, as the agent runs",
         )
     wanted = {
         "plugins": settings.plugin_directory,
@@ -149,7 +186,7 @@ def _directory_problems(settings: Settings) -> Iterator[Problem]:
         "files of claims": settings.run_directory,
     }
     for purpose, path in wanted.items():
-        nearest = next(each for each in (path, *path.parents) if each.exists())
+        nearest = next(each for each in (path, *path.parents) if os.access(each, os.F_OK))
         if not os.access(nearest, os.W_OK):
             yield Problem(
                 f"found {nearest} not writable, expected a place for {purpose} at {path}",

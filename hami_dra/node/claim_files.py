@@ -52,15 +52,22 @@ class ClaimFiles:
         Raises:
             PrepareError: if that is not possible.
         """
-        path = self._directories.spec(record.uid)
         try:
-            spec = self._spec(record)
-            if anew or self._sizes(record.uid) != _WHOLE:
-                self._make(record, spec.limits)
-            if anew or read(path) != spec.text:
-                self._files.write(path, spec.text)
+            try:
+                self._have(record, anew=anew)
+            except FileNotFoundError:
+                # Somebody has emptied the host's directories.
+                self._directories.make()
+                self._have(record, anew=anew)
         except (OSError, ValueError) as error:
             raise sentence(error) from error
+
+    def _have(self, record: Record, *, anew: bool) -> None:
+        path, spec = self._directories.spec(record.uid), self._spec(record)
+        if anew or self._sizes(record.uid) != _WHOLE:
+            self._make(record, spec.limits)
+        if anew or read(path) != spec.text:
+            self._files.write(path, spec.text)
 
     def stand(self, record: Record) -> bool:
         """Tell whether a claim's files are as they must be; what cannot be read is not."""

@@ -297,6 +297,7 @@ class Claims:
         # A file that was removed or damaged under us knows less than we do.
         if found.source is Source.CURRENT:
             with self._mutex:
+                self._content = replace(self._content, unknown=found.content.unknown)
                 self._books = Books(found.content.records.values())
                 self._unreadable = dict(found.content.unreadable)
         self._seen = self._checkpoint.version()

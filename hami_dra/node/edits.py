@@ -137,6 +137,12 @@ def _split(spec: Json, cards: Sequence[Card], source: str) -> NodeEdits:
             f"{source} does not name the cards {', '.join(missing)}; make it anew with"
             " --device-name-strategy=uuid"
         )
+    if moved := sorted(card.uuid for card in cards if _node(card) not in _nodes(found[card.uuid])):
+        # Without it, or with another card's, containers would start and compute nowhere or there.
+        raise BackendError(
+            f"{source} does not give the cards {', '.join(moved)} the device nodes that they have"
+            " now; make it anew"
+        )
     common = _known(spec.get("containerEdits") or {})
     return NodeEdits(common, {uuid: _known(edits) for uuid, edits in found.items()})
 
@@ -146,12 +152,18 @@ def _of_card(devices: Mapping[str, Json], card: Card) -> Iterator[Json]:
     if card.uuid in devices:
         yield devices[card.uuid]
         return
-    node = f"/dev/nvidia{card.minor}"
     for name, edits in devices.items():
-        paths = [each.get("path") for each in edits.get("deviceNodes") or ()]
-        if name != _ALL and node in paths:
+        if name != _ALL and _node(card) in _nodes(edits):
             yield edits
             return
+
+
+def _node(card: Card) -> str:
+    return f"/dev/nvidia{card.minor}"
+
+
+def _nodes(edits: Json) -> list[str]:
+    return [each.get("path") for each in edits.get("deviceNodes") or ()]
 
 
 def _known(edits: Json) -> Json:

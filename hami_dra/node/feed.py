@@ -10,13 +10,14 @@ have that was restarted; until it is told, what they held counts against the cla
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from hami_dra.node import limit_files, processes
+from hami_dra.node import limit_files, processes, turns
 from hami_dra.node.backend import BackendError
 from hami_dra.node.limits import (
     PROCESS_GONE,
@@ -56,14 +57,36 @@ class Fed:
     control: Control
 
 
-async def keep_feeding(feeder: "Feeder", claims: Callable[[], Sequence[Fed]]) -> None:
-    """Feed until cancelled, often while somebody computes."""
+async def keep_feeding(feeder: "Feeder", claims: Callable[[], Sequence[Fed]], lock: Path) -> None:
+    """Feed until cancelled, often while somebody computes, and never beside another agent.
+
+    Each counts time from its own start. The library takes the difference of two numbers for time
+    of the card, so with two that write in turn it would stop the claim's processes for it.
+
+    Args:
+        feeder: feeds.
+        claims: return those to feed.
+        lock: the file that tells which agent of this node feeds.
+    """
+    descriptor = await _turn(lock)
+    try:
+        while True:
+            before = feeder.problem
+            is_busy = await asyncio.to_thread(lambda: feeder.feed(claims()))
+            if (now := feeder.problem) != before:
+                _log.info("claims are not told what their processes do: %s", now or "now they are")
+            await asyncio.sleep(_BUSY_S if is_busy else _CALM_S)
+    finally:
+        os.close(descriptor)
+
+
+async def _turn(lock: Path) -> int:
+    """Wait until no other agent of this node feeds; return the lock's descriptor."""
     while True:
-        before = feeder.problem
-        is_busy = await asyncio.to_thread(lambda: feeder.feed(claims()))
-        if (problem := feeder.problem) != before:
-            _log.info("claims are not told what their processes do: %s", problem or "now they are")
-        await asyncio.sleep(_BUSY_S if is_busy else _CALM_S)
+        try:
+            return turns.claim_for_life(lock)
+        except turns.SecondAgentError:
+            await asyncio.sleep(_CALM_S)
 
 
 class Feeder:

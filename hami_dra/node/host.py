@@ -42,6 +42,17 @@ class Directories:
     cdi: Path
     claims: Path
 
+    def make(self) -> None:
+        """Have them.
+
+        Raises:
+            OSError: if the disk refuses.
+        """
+        for path in (self.cdi, self.claims):
+            path.mkdir(parents=True, exist_ok=True, mode=0o755)
+        # Containers write their books there, each through a mount of its own; nobody else needs in.
+        self.claims.parent.chmod(0o700)
+
     def spec(self, uid: str) -> Path:
         """Return the CDI file of a claim."""
         return self.cdi / cdi.file_name(uid)

@@ -19,7 +19,7 @@ def remove_empty(plugin_directory: Path, run_directory: Path) -> None:
         run_directory: with the directory of claims.
     """
     shutil.rmtree(plugin_directory / "lib", ignore_errors=True)
-    for lock in ("claims.lock", "agent.lock"):
+    for lock in ("claims.lock", "feed.lock", "agent.lock"):
         (plugin_directory / lock).unlink(missing_ok=True)
     _remove_directories((plugin_directory, run_directory / "claims", run_directory))
 

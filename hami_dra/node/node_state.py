@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from hami_dra.migration import Json
 from hami_dra.node.allocation import PrepareError
-from hami_dra.node.backend import UNREADABLE, Backend, BackendError, CardTrouble
+from hami_dra.node.backend import LOST, UNREADABLE, Backend, BackendError, CardTrouble
 from hami_dra.node.cdi import Mount, NodeEdits
 from hami_dra.node.devices import device_name, resource_slice
 from hami_dra.node.inventory import Card
@@ -75,7 +75,8 @@ class NodeState:
         with self._lock:
             self._order, self._troubles, self._edits, self._problem = after
             by_uuid = {card.uuid: card for card in self._order}
-            self._node = Node(self._name, self._driver, by_uuid, self._split_count)
+            lost = {uuid: each.message for uuid, each in after[1].items() if each.code == LOST}
+            self._node = Node(self._name, self._driver, by_uuid, self._split_count, lost)
         return before != after
 
     def _look(self) -> _Found:

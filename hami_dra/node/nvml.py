@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from hami_dra.node.backend import UNREADABLE, BackendError, CardTrouble, FindEdits
+from hami_dra.node.backend import LOST, UNREADABLE, BackendError, CardTrouble, FindEdits
 from hami_dra.node.cdi import NodeEdits
 from hami_dra.node.inventory import Card
 from hami_dra.node.listener import Listener, as_text
@@ -167,7 +167,7 @@ class NvmlCards:
             handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
             nvml.nvmlDeviceGetMemoryInfo(handle)
         except nvml.NVMLError_GpuIsLost:
-            return CardTrouble("lost", "the card has fallen off the bus; reboot the node")
+            return CardTrouble(LOST, "the card has fallen off the bus; reboot the node")
         except nvml.NVMLError as error:
             return CardTrouble(UNREADABLE, f"the card does not answer: {error}")
         action = self._recovery_action(handle)

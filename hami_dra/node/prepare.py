@@ -28,12 +28,14 @@ class Node:
         driver: our driver's name.
         cards: its cards by UUID.
         split_count: how many tenants a card may have, HAMi's deviceSplitCount.
+        lost: what is wrong with cards that nobody can use, by UUID.
     """
 
     name: str
     driver: str
     cards: Mapping[str, Card]
     split_count: int = 10
+    lost: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def devices(self) -> Mapping[str, Card]:
@@ -92,11 +94,21 @@ def plan(claim: Json, node: Node, held: Held) -> tuple[Share, ...]:
     name = f"{metadata.get('namespace')}/{metadata.get('name')}"
     totals: dict[str, Holding] = {}
     for share in shares:
+        _refuse_lost(share, node)
         before = totals.get(share.uuid) or held(share.uuid) or Holding()
         after = before.plus(share, name)
         _refuse_excess(share, node, before, after)
         totals[share.uuid] = after
     return shares
+
+
+def _refuse_lost(share: Share, node: Node) -> None:
+    """Refuse a card that failed for good after the scheduler had chosen it."""
+    if wrong := node.lost.get(share.uuid):
+        raise PrepareError(
+            f"card {share.device} cannot be used: {wrong}; delete the pod so that it is allocated"
+            " anew"
+        )
 
 
 def _refuse_excess(share: Share, node: Node, before: Holding, after: Holding) -> None:

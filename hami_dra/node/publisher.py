@@ -21,11 +21,11 @@ from hami_dra.node.metrics import Metrics
 from hami_dra.node.troubles import Trouble, Troubles
 
 RESYNC_S: Final = 600.0
-"""Seconds after which what was refused is tried again, and the node looked at."""
+"""Seconds after which what was refused is tried again, and the node looked at: a device plugin that
+came shows in the node's status alone, which nobody watches."""
 
 _CALM_S: Final = 60.0
-# A device plugin that was removed shows in the node's status alone, which nobody watches.
-_RECHECK_S: Final = 30.0
+_RECHECK_S: Final = 30.0  # while a device plugin is there
 _FORBIDDEN: Final = 403
 _INVALID: Final = frozenset({400, 422})
 
@@ -74,14 +74,17 @@ class Publisher:
         self._wake = asyncio.Event()
         self._published = asyncio.Event()
         self._node_uid = ""
+        self._is_node_due = True
         self._given_up: tuple[str, Json, int] | None = None
         self._last_write = float("-inf")
+        self._refusal: ApiError | None = None  # of the list and the watch
         self._cache: WatchCache[Json] = WatchCache(
             session,
             slices.PATH,
             query={"fieldSelector": f"spec.nodeName={node},spec.driver={driver}"},
             project=lambda item: item,
-            changed=self._wake.set,
+            changed=self._hear,
+            failed=self._lose,
         )
 
     @property
@@ -97,11 +100,20 @@ class Publisher:
         """Look again soon: what should be published may have changed."""
         self._wake.set()
 
+    def _hear(self) -> None:
+        self._refusal = None
+        self._wake.set()
+
+    def _lose(self, error: Exception) -> None:
+        """Take in why the slices cannot be followed; what passes by itself is the cache's."""
+        if isinstance(error, ApiError) and error.status == _FORBIDDEN:
+            self._refusal = error
+            self._wake.set()
+
     async def run(self) -> None:
         """Publish and repair until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._cache.run())
-            await self._cache.synced()
             while True:
                 wait_s = await self._attempt()
                 try:
@@ -110,20 +122,24 @@ class Publisher:
                         await self._wake.wait()
                 except TimeoutError:
                     self._given_up = None
+                    self._is_node_due = True
 
     async def _attempt(self) -> float:
         """Have the slice right once; return after how many seconds to look again."""
         self._wake.clear()
+        if self._refusal is not None:
+            return await self._refused(self._refusal)
+        if not self._cache.is_synced:
+            return self._resync_s
         try:
             await self._reconcile()
         except DroppedFieldsError as error:
-            await self._troubles.begin(Trouble.DROPPED_FIELDS, str(error))
+            kind = Trouble.DROPPED_TAINTS if error.is_shareable else Trouble.DROPPED_FIELDS
+            await self._troubles.begin(kind, str(error))
         except UnreachableError as error:
-            self._published.clear()
             _log.warning("slice not published, trying again: %s", error)
             return self._backoff.next_s()
         except ApiError as error:
-            self._published.clear()
             return await self._refused(error)
         return _RECHECK_S if self._is_in_conflict else self._resync_s
 
@@ -131,34 +147,63 @@ class Publisher:
         wanted = self._wanted(self._node_uid)
         name: str = wanted["metadata"]["name"]
         found = self._cache.get("", name)
-        if self._node_uid and found is not None and slices.is_same(found, wanted):
+        if not self._is_right(found, wanted) and not self._is_given_up(found, wanted):
+            self._published.clear()
+            self._is_node_due = True
+        if self._is_node_due:
+            if not await self._may_publish():
+                await self._withdraw(found)
+                await self._remove_foreign(name)
+                return
+            wanted = self._wanted(self._node_uid)
+        if found is not None and self._is_right(found, wanted):
             self._note(found)
         elif not self._is_given_up(found, wanted):
-            await self._write(name)
+            await self._write(wanted)
         await self._remove_foreign(name)
 
-    async def _write(self, name: str) -> None:
-        """Write the slice, for the node as it is now."""
-        self._published.clear()
+    @staticmethod
+    def _is_right(found: Json | None, wanted: Json) -> bool:
+        return found is not None and slices.is_same(found, wanted)
+
+    async def _may_publish(self) -> bool:
+        """Look at the node: whose UID it is, and whether nobody else gives its cards away."""
         node = await self._session.get(f"/api/v1/nodes/{self._node}")
         if (conflict := device_plugin(node)) is not None:
             await self._troubles.begin(Trouble.DEVICE_PLUGIN, conflict)
-            return
+            return False
         self._troubles.end(Trouble.DEVICE_PLUGIN, Trouble.NO_NODE)
         self._node_uid = node["metadata"]["uid"]
-        wanted = self._wanted(self._node_uid)
+        self._is_node_due = False
+        return True
+
+    async def _withdraw(self, found: Json | None) -> None:
+        """Offer no cards that somebody else gives away too; who has some keeps them."""
+        self._published.clear()
+        self._is_node_due = True
+        self._metrics.published.set(0)
+        if found is not None:
+            await slices.remove(self._session, found)
+            self._metrics.writes.labels("delete").inc()
+
+    async def _write(self, wanted: Json) -> None:
+        """Write the slice."""
+        self._published.clear()
         await self._be_calm()
         try:
             stored = await slices.publish(self._session, wanted)
-        except DroppedFieldsError:
+        except DroppedFieldsError as error:
             # What was stored is all that this server can store; do not fight it.
-            stored = await self._session.get(f"{slices.PATH}/{name}")
+            path = f"{slices.PATH}/{wanted['metadata']['name']}"
+            stored = await self._session.get(path)
             self._given_up = (
                 stored["metadata"]["resourceVersion"],
                 wanted,
                 self._cache.lists,
             )
             self._cache.note(stored)
+            if error.is_shareable:
+                self._note(stored)
             raise
         self._metrics.writes.labels("write").inc()
         self._cache.note(stored)
@@ -195,7 +240,8 @@ class Publisher:
         self._backoff.reset()
         self._metrics.published.set(len(stored["spec"].get("devices") or ()))
         self._troubles.end(
-            Trouble.DROPPED_FIELDS, Trouble.SLICE_REFUSED, Trouble.FORBIDDEN, Trouble.NO_NODE
+            *(Trouble.DROPPED_FIELDS, Trouble.DROPPED_TAINTS, Trouble.SLICE_REFUSED),
+            *(Trouble.FORBIDDEN, Trouble.NO_NODE),
         )
         self._published.set()
 
@@ -227,4 +273,4 @@ class Publisher:
             return self._resync_s
         else:
             _log.warning("slice not published, trying again: %s", error)
-        return self._backoff.next_s()
+        return max(self._backoff.next_s(), error.retry_after_s)

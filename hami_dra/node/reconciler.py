@@ -1,7 +1,7 @@
 """Forget claims whose unprepare never came, as when a kubelet lost its own memory.
 
 A claim is given up only when the API server says twice, a minute apart, that it is gone or holds
-nothing any more; while the API server is away nothing is given up.
+nothing of this node any more; while the API server is away nothing is given up.
 """
 
 import asyncio
@@ -98,4 +98,15 @@ class Reconciler:
         except (ApiError, UnreachableError) as error:
             _log.info("claim %s not looked up: %s", record.title, error)
             return False
-        return found is None or not (found.get("status") or {}).get("allocation")
+        return found is None or not _is_here(found, record)
+
+
+def _is_here(claim: Json, record: Record) -> bool:
+    """Tell whether a claim still holds something of this node.
+
+    One that outlives its pods is allocated anew, and to another node as well as to this one.
+    """
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or ()
+    pools = {share.pool for share in record.shares}
+    return any(result.get("pool") in pools for result in results)

@@ -5,9 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from hami_dra.node import turns
 from hami_dra.node.checkpoint import Checkpoint, Content, Source
-from hami_dra.node.files import read
-from hami_dra.node.host import Directories
+from hami_dra.node.claim_files import ClaimFiles
+from hami_dra.node.claims import Claims
+from hami_dra.node.files import Files, read
+from hami_dra.node.host import Directories, Host
 from hami_dra.node.record import FILE as RECORD
 from hami_dra.node.record import Record, RecordError, State, from_json
 
@@ -35,6 +38,32 @@ class Recovery:
     def is_news(self) -> bool:
         """Tell whether this is other than what the checkpoint says."""
         return bool(self.troubles or self.rebuilt or self.is_new_boot)
+
+
+def begin(
+    home: Path, directories: Directories, host: Host, boot_id: str, *, files: Files
+) -> tuple[Claims, Recovery]:
+    """Make the claim machine of what is remembered, while no other agent of this node works.
+
+    One that prepared a claim between what is read and what is believed to have been read would
+    have it taken for nobody's.
+
+    Args:
+        home: the directory of the checkpoint and of the lock by which agents take turns.
+        directories: where the files of claims lie.
+        host: what this node offers.
+        boot_id: of the running kernel.
+        files: changes the disk.
+
+    Raises:
+        NewerFormatError: if a newer release wrote the checkpoint.
+        OSError: if the files cannot be read.
+    """
+    checkpoint, lock = Checkpoint(home, files), home / "claims.lock"
+    with turns.held(lock):
+        recovery = recover(checkpoint, directories, boot_id)
+        of_claims = ClaimFiles(files, directories, host)
+        return Claims(recovery.content, checkpoint, of_claims, host, lock=lock), recovery
 
 
 def recover(checkpoint: Checkpoint, directories: Directories, boot_id: str) -> Recovery:

@@ -72,12 +72,22 @@ class KubeletServer:
         self._info = PluginInfo("DRAPlugin", driver, str(sockets.plugin), ADVERTISED)
         self._servers: list[aio.Server] = []
         self._registered = asyncio.Event()
+        self._is_serving = False
         self.refusal = ""
 
     @property
     def is_registered(self) -> bool:
         """Tell whether the kubelet accepted the plugin."""
         return self._registered.is_set()
+
+    @property
+    def gone(self) -> str:
+        """Return which socket somebody has removed: nobody can call, and nothing else tells."""
+        if not self._is_serving:
+            return ""
+        paths = (self._sockets.registration, self._sockets.plugin)
+        lost = [str(path) for path in paths if not path.is_socket()]
+        return f"found no socket {', '.join(lost)}: somebody removed it" if lost else ""
 
     async def registered(self) -> None:
         """Wait until the kubelet has accepted the plugin."""
@@ -89,9 +99,11 @@ class KubeletServer:
             self._remove(path)
         await self._listen(self._sockets.plugin, self._plugin_handlers())
         await self._listen(self._sockets.registration, [self._registration_handler()])
+        self._is_serving = True
 
     async def stop(self) -> None:
         """Leave the kubelet's list, let calls in progress finish, and remove both sockets."""
+        self._is_serving = False
         # The kubelet deregisters a plugin whose registration socket goes.
         self._remove(self._sockets.registration)
         self._health.close()

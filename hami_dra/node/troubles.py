@@ -19,6 +19,7 @@ class Trouble(StrEnum):
 
     DEVICE_PLUGIN = "DevicePluginServesCards"
     DROPPED_FIELDS = "ApiServerDropsFields"
+    DROPPED_TAINTS = "ApiServerDropsTaints"
     SLICE_REFUSED = "ResourceSliceRefused"
     FORBIDDEN = "MissingPermission"
     FOREIGN_SLICE = "ForeignResourceSlice"
@@ -29,7 +30,9 @@ class Trouble(StrEnum):
     CARD = "CardUnhealthy"
 
 
-HARMLESS: Final = frozenset({Trouble.CARD, Trouble.CHECKPOINT, Trouble.FOREIGN_SLICE})
+HARMLESS: Final = frozenset(
+    {Trouble.CARD, Trouble.CHECKPOINT, Trouble.DROPPED_TAINTS, Trouble.FOREIGN_SLICE}
+)
 """What an agent works on with, and its successor would meet as well."""
 
 

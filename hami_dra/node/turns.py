@@ -32,13 +32,19 @@ class Turns:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Work while no other process and no other thread of this one does."""
-        with self._mutex:
-            descriptor = _locked(self._path, fcntl.LOCK_EX)
-            try:
-                self._begin()
-                yield
-            finally:
-                os.close(descriptor)
+        with self._mutex, held(self._path):
+            self._begin()
+            yield
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, against other processes and other threads; wait for it."""
+    descriptor = _locked(path, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def claim_for_life(path: Path) -> int:

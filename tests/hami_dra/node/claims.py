@@ -7,14 +7,12 @@ from pathlib import Path
 
 from hami_dra.migration import Json
 from hami_dra.node.cdi import Mount, NodeEdits
-from hami_dra.node.checkpoint import Checkpoint
-from hami_dra.node.claim_files import ClaimFiles
 from hami_dra.node.claims import Claims
 from hami_dra.node.devices import device_name
 from hami_dra.node.files import Files, Step, no_step
 from hami_dra.node.host import Directories
 from hami_dra.node.prepare import Node
-from hami_dra.node.recovery import Recovery, recover
+from hami_dra.node.recovery import Recovery, begin
 from hami_dra.node.simulated import cards
 from hami_dra.node.strictness import USUAL, Strictness
 
@@ -118,6 +116,11 @@ class Disk:
         return self.root / "plugin"
 
     @property
+    def lock(self) -> Path:
+        """By which agents take turns."""
+        return self.state / "claims.lock"
+
+    @property
     def directories(self) -> Directories:
         """Where files of claims are."""
         return Directories(cdi=self.root / "cdi", claims=self.root / "claims")
@@ -128,19 +131,14 @@ class Disk:
 
     def recovered(self, step: Step = no_step) -> tuple[Claims, Recovery]:
         """Start an agent and tell what it found."""
-        files = Files(step)
-        checkpoint = Checkpoint(self.state, files)
-        recovery = recover(checkpoint, self.directories, self.boot_id)
-        claims = Claims(
-            recovery.content,
-            checkpoint,
-            ClaimFiles(files, self.directories, self.host),
-            self.host,
-            lock=self.state / "lock",
-        )
+        claims, recovery = self.begun(step)
         claims.remove_orphans()
         claims.restore()
         return claims, recovery
+
+    def begun(self, step: Step = no_step) -> tuple[Claims, Recovery]:
+        """Find out what is prepared, and change nothing yet."""
+        return begin(self.state, self.directories, self.host, self.boot_id, files=Files(step))
 
     def names(self) -> set[str]:
         """Return every file of a claim that lies on the disk."""

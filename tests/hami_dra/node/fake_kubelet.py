@@ -40,12 +40,14 @@ class RegisteredPlugin:
     service: str
     channel: aio.Channel
 
-    async def prepare(self, *claims: ClaimReference) -> dict[str, Prepared]:
+    async def prepare(
+        self, *claims: ClaimReference, timeout_s: float = CALL_S
+    ) -> dict[str, Prepared]:
         """Prepare, and insist on one answer for each claim as the kubelet does."""
         call = self.channel.unary_unary(
             f"/{self.service}/NodePrepareResources", wire.encode_claims, wire.decode_prepared
         )
-        answers: dict[str, Prepared] = await call(claims, timeout=CALL_S)
+        answers: dict[str, Prepared] = await call(claims, timeout=timeout_s)
         assert answers.keys() == {claim.uid for claim in claims}
         return answers
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import stat
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from hami_dra.lab.ports import free_ports
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.migration.names import DRIVER
+from hami_dra.node.checkpoint import decode
 from hami_dra.node.devices import slice_name
 from hami_dra.node.messages import ClaimReference
 from hami_dra.node.simulated import cards
@@ -250,9 +252,27 @@ async def test_readiness_and_metrics_say_what_is_the_matter(api: ApiDouble) -> N
                     text = await answer.text()
             async with client.get(f"{url}/other") as answer:
                 assert answer.status == 404
+            here.kubelet.sockets()[0].unlink()
+            async with client.get(f"{url}/healthz") as answer:
+                assert answer.status == 503, "it has to be started anew"
+                assert "-reg.sock" in await answer.text()
         assert "hami_dra_node_registered 1.0" in text
         assert "hami_dra_node_published_devices 2.0" in text
         assert f"GET {SLICES}" in api.calls
+
+
+async def test_a_port_that_is_taken_is_told_in_a_sentence(api: ApiDouble) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        async with node(api) as here:
+            here.port = taken.getsockname()[1]
+            async with here.agent() as agent:
+                assert await agent.wait() == 1
+            [*_, said] = (here.root / "agent.log").read_text().splitlines()
+            assert said == (
+                f"hami-dra-node: cannot listen on port {here.port} of 127.0.0.1:"
+                " Address already in use; choose another"
+            )
+            assert here.kubelet.sockets() == []
 
 
 async def test_what_a_person_should_know_holds_no_rolling_update(api: ApiDouble) -> None:
@@ -269,6 +289,7 @@ async def test_what_a_person_should_know_holds_no_rolling_update(api: ApiDouble)
                 assert (answer.status, await answer.text()) == (200, '{"ok": true}\n')
             async with client.get(f"{url}/metrics") as answer:
                 assert 'trouble{kind="CheckpointDamaged"} 1.0' in await answer.text()
+            assert decode((here.plugin_directory / "checkpoint").read_bytes()).records == {}
 
 
 async def test_a_second_agent_is_refused_unless_told_apart(api: ApiDouble) -> None:

@@ -3,7 +3,9 @@
 import contextlib
 import dataclasses
 import io
+import os
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,7 +13,8 @@ import pytest
 
 from hami_dra.node import check, settings
 from hami_dra.node.__main__ import command
-from hami_dra.node.backend import NoCards
+from hami_dra.node.backend import BackendError, NoCards
+from hami_dra.node.cdi import NodeEdits
 from hami_dra.node.inventory import Card
 from hami_dra.node.settings import Settings
 from hami_dra.node.simulated import cards
@@ -68,6 +71,30 @@ def test_what_is_missing_comes_with_its_remedy(arguments: tuple[str, ...], expec
     assert said.endswith("not ready\n")
 
 
+def test_who_may_not_look_is_told_so(kubelet: Path) -> None:
+    kubelet.chmod(0)
+    with as_nobody():
+        code, said = run("--devices", "simulated", "--kubelet-directory", str(kubelet))
+    kubelet.chmod(0o700)
+
+    assert code == 3
+    assert f"found no right to look at {kubelet / REGISTRY}" in said
+    assert f"not writable, expected a place for plugins at {kubelet}" in said
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """Give up the rights of root, if we have them."""
+    if os.geteuid():
+        yield
+        return
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
 def test_an_old_driver_is_named(kubelet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Old(NoCards):
         """Cards with an old driver."""
@@ -85,6 +112,60 @@ def test_an_old_driver_is_named(kubelet: Path, monkeypatch: pytest.MonkeyPatch) 
 
     [problem] = found.problems
     assert "found NVIDIA's driver 418.87.00, expected 440 or newer" in problem.what
+
+
+@pytest.mark.parametrize(
+    ("works", "expected"),
+    [
+        ({"auto", "toolkit", "spec", "own"}, "container edits: toolkit (auto)"),
+        ({"auto", "spec", "own"}, "container edits: spec (auto)"),
+        ({"auto", "own"}, "container edits: own (auto)"),
+        (set[str](), "problem: this way does not work"),
+    ],
+)
+def test_which_way_to_find_what_containers_need_is_told(
+    kubelet: Path, monkeypatch: pytest.MonkeyPatch, works: set[str], expected: str
+) -> None:
+    class Real(NoCards):
+        """Real cards, and some of the ways."""
+
+        name = "nvml"
+
+        def __init__(self, settings: Settings, **_: object) -> None:
+            self.mode = settings.cdi_mode
+
+        def edits(self) -> NodeEdits:
+            """Find it, or not."""
+            if self.mode not in works:
+                raise BackendError("this way does not work")
+            return NodeEdits()
+
+    monkeypatch.setattr(check, "choose_backend", Real)
+
+    said = check.render(check.findings(Settings(name="n1", kubelet_directory=kubelet)))
+
+    assert expected in said.splitlines()
+
+
+def test_a_driver_that_hangs_is_told(kubelet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+
+    class Hanging(NoCards):
+        """Cards that nobody hears of."""
+
+        def cards(self) -> Sequence[Card]:
+            """Wait for the driver."""
+            answers.wait()
+            return ()
+
+    monkeypatch.setattr(check, "choose_backend", lambda *_, **__: Hanging())
+    monkeypatch.setattr(check, "HANGS_S", 0.1)
+
+    found = check.findings(Settings(name="n1", kubelet_directory=kubelet))
+    answers.set()
+
+    [problem] = found.problems
+    assert problem.what == "the driver hangs: no answer within 0.1 s"
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,14 @@ from typing import Any
 
 import pytest
 
+from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.node import cdi
 from hami_dra.node.allocation import PrepareError
 from hami_dra.node.books import Books
 from hami_dra.node.checkpoint import NAME, PREVIOUS, Content, NewerFormatError, decode, encode
 from hami_dra.node.claims import Claims
+from hami_dra.node.files import no_step, read
 from hami_dra.node.limits import decode_control
 from hami_dra.node.prepare import Node
 from hami_dra.node.record import State
@@ -29,6 +31,7 @@ from hami_dra.node.turns import SecondAgentError, claim_for_life
 from hami_dra.node.work import Done, Work, value
 from tests.hami_dra.node.cdi_validator import validate_all
 from tests.hami_dra.node.claims import CARDS, DEVICES, DRIVER, NODE, Disk, claim, result
+from tests.hami_dra.node.test_turns import openings
 from tests.hami_dra.node.works import in_order
 
 
@@ -90,6 +93,25 @@ def test_prepare_and_unprepare_are_idempotent(disk: Disk) -> None:
     assert claims.repeat(uid) is None
 
 
+def test_the_runtime_never_finds_a_claim_without_its_files(disk: Disk) -> None:
+    """They come before the file that names them, and go after it."""
+    wanted = claim(result())
+    uid = wanted["metadata"]["uid"]
+    spec, folder = disk.directories.spec(uid), disk.directories.claim(uid)
+    seen: set[bool] = set()
+
+    def step(_: str) -> None:
+        seen.add(spec.exists())
+        if spec.exists():
+            assert {"control", "usage"} <= {path.name for path in folder.iterdir()}
+
+    claims = disk.start(step)
+    claims.prepare(wanted)
+    claims.unprepare(uid)
+
+    assert seen == {True, False}
+
+
 def test_a_claim_without_cards_of_ours_leaves_no_trace(disk: Disk) -> None:
     claims = disk.start()
 
@@ -104,8 +126,11 @@ def test_a_repeated_prepare_mends_its_files(disk: Disk, lost: str) -> None:
     wanted = claim(result())
     uid = wanted["metadata"]["uid"]
     shares = claims.prepare(wanted)
-    before = files_of(disk)
     spec, folder = disk.directories.spec(uid), disk.directories.claim(uid)
+    fresh = files_of(disk)
+    with (folder / "usage").open("r+b") as usage:
+        usage.write(b"books of a container that runs")
+    before = files_of(disk)
     harm: dict[str, Callable[[], object]] = {
         "cdi": spec.unlink,
         "control": (folder / "control").unlink,
@@ -116,7 +141,24 @@ def test_a_repeated_prepare_mends_its_files(disk: Disk, lost: str) -> None:
     harm[lost]()
 
     assert claims.repeat(uid) == shares
-    assert files_of(disk) == before
+    assert files_of(disk) == (fresh if "usage" in lost else before)
+
+
+@pytest.mark.parametrize("lost", ["cdi", "claims", "both"])
+def test_directories_that_somebody_removes_are_made_anew(disk: Disk, lost: str) -> None:
+    claims = disk.start()
+    before = claim(result())
+    claims.prepare(before)
+    for name in ("cdi", "claims") if lost == "both" else (lost,):
+        shutil.rmtree(disk.root / name)
+
+    after = claim(result(1), name="after")
+    assert claims.prepare(after)
+    assert claims.repeat(before["metadata"]["uid"])
+    check(disk, claims)
+    for each in (before, after):
+        claims.unprepare(each["metadata"]["uid"])
+    assert disk.names() == set()
 
 
 def test_a_new_allocation_under_the_same_uid_replaces_the_old_one(disk: Disk) -> None:
@@ -206,11 +248,14 @@ def test_a_damaged_checkpoint_costs_nothing(
     running = disk.start()
     running.prepare(first)
     running.prepare(second)
-    for name in (NAME, PREVIOUS)[: 2 if both else 1]:
+    harmed = (NAME, PREVIOUS)[: 2 if both else 1]
+    for name in harmed:
         harm(disk.state / name)
+    kept = {f"{name}.damaged": read(disk.state / name) for name in harmed if harm is not remove}
 
     claims, recovery = disk.recovered()
 
+    assert {path.name: path.read_bytes() for path in disk.state.glob("*.damaged")} == kept
     assert {record.state for record in claims.records().values()} == {State.PREPARED}
     assert claims.records().keys() == {each["metadata"]["uid"] for each in (first, second)}
     assert bool(recovery.troubles) == (harm is not remove)
@@ -244,6 +289,19 @@ def test_what_a_newer_release_added_to_this_format_is_kept(disk: Disk) -> None:
     kept = decode((disk.state / NAME).read_bytes())
     assert kept.unknown == {"zone": "a"}
     assert kept.unreadable == strange
+
+
+def test_what_a_newer_agent_beside_us_adds_is_kept(disk: Disk) -> None:
+    claims = disk.start()
+    claims.prepare(claim(result()))
+    found = decode((disk.state / NAME).read_bytes())
+    (disk.state / NAME).write_bytes(encode(replace(found, unknown={"zone": "a"})))
+
+    claims.prepare(claim(result(1)))
+
+    kept = decode((disk.state / NAME).read_bytes())
+    assert kept.unknown == {"zone": "a"}
+    assert len(kept.records) == 2
 
 
 def test_a_full_disk_refuses_and_leaves_nothing(disk: Disk) -> None:
@@ -288,6 +346,26 @@ def test_on_a_full_disk_claims_can_end(disk: Disk, monkeypatch: pytest.MonkeyPat
 
     assert disk.names() == set()
     assert disk.start().records() == {}
+
+
+def test_an_unprepare_that_could_not_be_written_down_is_done_again(disk: Disk) -> None:
+    claims = disk.start()
+    wanted = claim(result())
+    uid = wanted["metadata"]["uid"]
+    claims.prepare(wanted)
+
+    def full(what: str) -> None:
+        if what == f"write {NAME}":
+            raise OSError(28, "No space left on device")
+
+    claims._checkpoint._files.step = full  # noqa: SLF001
+    with pytest.raises(OSError, match="No space left"):
+        claims.unprepare(uid)
+    claims._checkpoint._files.step = no_step  # noqa: SLF001
+    claims.unprepare(uid)
+
+    assert disk.start().records() == {}
+    assert disk.names() == set()
 
 
 class KilledError(BaseException):
@@ -560,16 +638,18 @@ def test_files_of_claims_that_nobody_knows_are_removed_and_those_of_others_stay(
     disk: Disk,
 ) -> None:
     claims = disk.start()
-    claims.prepare(claim(result()))
+    wanted = claim(result())
+    claims.prepare(wanted)
     (disk.directories.cdi / cdi.file_name("lost")).write_text("{}")
-    (disk.directories.cdi / f".tmp-{cdi.file_name('half')}").write_text("{")
+    for half_written in ("half", wanted["metadata"]["uid"]):
+        (disk.directories.cdi / f".tmp-{cdi.file_name(half_written)}").write_text("{")
     (disk.directories.claims / "lost").mkdir()
     foreign = disk.directories.cdi / "nvidia.yaml"
     foreign.write_text("x: 1")
 
     removed = claims.remove_orphans()
 
-    assert len(removed) == 3
+    assert len(removed) == 4
     assert foreign.exists()
     foreign.unlink()
     check(disk, claims)
@@ -641,6 +721,27 @@ def test_two_agents_of_one_node_know_what_the_other_did(disk: Disk) -> None:
     other = claim(result(cores="70"), name="other")
     first.prepare(other)
     assert second.repeat(other["metadata"]["uid"])
+
+
+def test_one_that_begins_while_another_works_knows_what_that_one_did(disk: Disk) -> None:
+    """It would remove the files of a pod that starts just then, and forget what the pod holds."""
+    wanted = claim(result())
+    known: list[set[str]] = []
+    newcomer = threading.Thread(target=lambda: known.append(set(disk.begun()[0].records())))
+
+    def step(_: str) -> None:
+        if newcomer.ident is None:
+            newcomer.start()
+            until(lambda: known or openings(disk.lock) == 2, what="the new one has begun")
+            assert not known, "it waits"
+
+    working = disk.start()
+    working._checkpoint._files.step = step  # noqa: SLF001
+    working.prepare(wanted)
+    newcomer.join()
+
+    assert known == [{wanted["metadata"]["uid"]}]
+    check(disk, working)
 
 
 @pytest.mark.parametrize("uid", ["", ".", "..", "../x", "a/b", "x" * 65, "a\0b"])

@@ -80,6 +80,16 @@ def test_memory_is_floored_to_mebibytes() -> None:
     assert device["capacity"]["memory"]["value"] == "23033Mi"
 
 
+def test_a_text_longer_than_an_attribute_may_be_is_cut() -> None:
+    """The API server refuses the whole slice for one."""
+    (card,) = cards("l4-24g", 1, "n")
+    odd = replace(card, product_name="x" * 65)
+
+    (device,) = resource_slice([odd], node="n", node_uid="u", driver=DRIVER)["spec"]["devices"]
+
+    assert device["attributes"]["productName"]["string"] == "x" * 64
+
+
 def test_what_is_unknown_or_malformed_is_left_out() -> None:
     (card,) = cards("l4-24g", 1, "n")
     odd = replace(card, driver_version="550-server", pcie_root="")

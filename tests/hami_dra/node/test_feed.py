@@ -1,5 +1,6 @@
 """The native library hears what its processes did on the card, and of nobody else's."""
 
+import asyncio
 import os
 import shutil
 import struct
@@ -7,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from hami_dra.lab.wait import until
 from hami_dra.node import limit_files
 from hami_dra.node.cdi import NodeEdits
-from hami_dra.node.feed import Fed, Feeder
+from hami_dra.node.feed import Fed, Feeder, keep_feeding
 from hami_dra.node.limits import PROCESS_GONE, Control, DeviceLimit, DriverUsage, decode_control
 from hami_dra.node.meter import Meter
 from hami_dra.node.nvml import NvmlCards
@@ -329,3 +331,25 @@ def test_a_claim_whose_container_spoilt_its_books_hurts_no_other(
 
     assert told(claim).processes
     assert told(Fed(spoilt, CONTROL)).measured_at_ns == 0
+
+
+async def test_one_agent_feeds_at_a_time(tmp_path: Path) -> None:
+    """The library would take the difference of what two of them count for time of the card."""
+    fed: dict[str, int] = {"old": 0, "new": 0}
+
+    def feeding(name: str) -> asyncio.Task[None]:
+        def claims() -> list[Fed]:
+            fed[name] += 1
+            return []
+
+        return asyncio.create_task(keep_feeding(Feeder(None), claims, tmp_path / "lock"))
+
+    async def until_fed(name: str, times: int) -> None:
+        await asyncio.to_thread(until, lambda: fed[name] >= times, what=f"{name} feeds")
+
+    old, new = feeding("old"), feeding("new")
+    await until_fed("old", 3)
+    assert fed["new"] == 0
+    old.cancel()
+    await until_fed("new", 1)
+    new.cancel()

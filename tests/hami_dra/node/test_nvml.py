@@ -330,6 +330,8 @@ def test_a_failed_card_is_tainted_and_told_to_the_kubelet(
     assert bad["taints"] == [{"key": UNHEALTHY, "value": "lost", "effect": "NoSchedule"}]
     assert dict(state.health())[bad["name"]] == "the card has fallen off the bus; reboot the node"
     assert dict(state.health())[good["name"]] == ""
+    [lost] = state.node().lost
+    assert state.node().devices[bad["name"]].uuid == lost, "it is prepared for nobody"
 
 
 def a_spec(**more: object) -> Json:
@@ -353,6 +355,11 @@ def a_spec(**more: object) -> Json:
     }
 
 
+def a_device(name: str, minor: int) -> Json:
+    """Build the part of a spec that is one card's."""
+    return {"name": name, "containerEdits": {"deviceNodes": [{"path": f"/dev/nvidia{minor}"}]}}
+
+
 def test_a_spec_is_split_into_what_cards_share_and_what_each_needs(backend: NvmlCards) -> None:
     edits = take_apart(a_spec(), backend.cards(), "spec")
 
@@ -368,6 +375,13 @@ def test_a_spec_is_split_into_what_cards_share_and_what_each_needs(backend: Nvml
         ([], "is no CDI spec"),
         (a_spec(kind="vendor.com/gpu"), "is no CDI spec"),
         (a_spec(devices=[]), "does not name the cards"),
+        (a_spec(devices=[{"name": FIRST}]), "does not name the cards"),
+        (a_spec(devices=[{"name": FIRST}, a_device(SECOND, 0)]), f"give the cards {FIRST} the"),
+        (a_spec(devices=[a_device(FIRST, 7), a_device(SECOND, 0)]), f"give the cards {FIRST} the"),
+        (
+            a_spec(devices=[a_device(FIRST, 0), a_device(SECOND, 1)]),
+            f"{FIRST}, {SECOND} the device",
+        ),
         (a_spec(devices=7), "another form"),
         (a_spec(containerEdits=[]) | {"containerEdits": "x"}, "another form"),
         (a_spec(containerEdits={"mounts": ["x"]}), "another form"),

@@ -93,6 +93,7 @@ REFUSALS: dict[str, tuple[Json, str]] = {
     "unknown card": (claim(result("hami-gpu-0")), "is not on this node"),
     "no amounts": (claim(result(memory=None, cores=None, slots=None)), "DRAConsumableCapacity"),
     "no memory": (claim(result(memory=None)), "allocated with no memory"),
+    "no cores": (claim(result(cores=None)), "allocated with no cores"),
     "foreign amount": (
         claim(result() | {"consumedCapacity": {"memory": "1Gi", "cores": "1", "shares": "1"}}),
         "allocated with unknown shares",
@@ -130,6 +131,14 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence(case: str) -> None:
         plan(refused, HERE, nobody)
 
     assert expected in str(caught.value)
+
+
+def test_a_card_that_is_lost_is_refused_and_its_neighbour_is_not() -> None:
+    here = dataclasses.replace(HERE, lost={CARDS[1].uuid: "the card has fallen off the bus"})
+
+    assert plan(claim(result(0)), here, nobody)
+    with pytest.raises(PrepareError, match="cannot be used: the card has fallen off the bus"):
+        plan(claim(result(0), result(1)), here, nobody)
 
 
 def test_configuration_of_other_drivers_is_theirs() -> None:

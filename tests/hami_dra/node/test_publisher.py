@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 import pytest
 
 from hami_dra.kube.backoff import Backoff
+from hami_dra.kube.errors import ApiError
 from hami_dra.kube.session import Session
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.node.coexistence import device_plugin
 from hami_dra.node.devices import resource_slice, slice_name
 from hami_dra.node.metrics import Metrics
-from hami_dra.node.publisher import Publisher
-from hami_dra.node.troubles import Trouble, Troubles
+from hami_dra.node.publisher import RESYNC_S, Publisher
+from hami_dra.node.troubles import HARMLESS, Trouble, Troubles
 from tests.hami_dra.kube.api_double import SLICES, ApiDouble
 from tests.hami_dra.kube.test_slices import without_gate
 from tests.hami_dra.node.claims import CARDS, DRIVER, NODE
@@ -46,10 +47,17 @@ class Publishing:
     troubles: Troubles
     heard: Heard
     count: int = 2
+    unhealthy: dict[str, str] = field(default_factory=dict)
 
     def wanted(self, uid: str) -> Json:
         """Build the slice."""
-        return resource_slice(CARDS[: self.count], node=NODE, node_uid=uid, driver=DRIVER)
+        return resource_slice(
+            CARDS[: self.count],
+            node=NODE,
+            node_uid=uid,
+            driver=DRIVER,
+            unhealthy=self.unhealthy,
+        )
 
     def stored(self) -> Json | None:
         """Return what the API server has."""
@@ -69,7 +77,11 @@ class Publishing:
 
 @asynccontextmanager
 async def publishing(
-    api: ApiDouble, session: Session, *, node: Json | None = None
+    api: ApiDouble,
+    session: Session,
+    *,
+    node: Json | None = None,
+    resync_s: float = RESYNC_S,
 ) -> AsyncIterator[Publishing]:
     await api.put("nodes", node or a_node())
     heard, metrics = Heard(), Metrics()
@@ -82,6 +94,7 @@ async def publishing(
         troubles=troubles,
         metrics=metrics,
         backoff=Backoff(initial_s=0.001, limit_s=0.02),
+        resync_s=resync_s,
     )
     shown = Publishing(api, publisher, troubles, heard)
     task = asyncio.create_task(publisher.run())
@@ -196,6 +209,49 @@ async def test_dropped_fields_are_told_once_and_not_fought(
         assert shown.troubles.current() == {}
 
 
+async def test_fields_that_were_dropped_are_sent_again_now_and_then(
+    api: ApiDouble, session: Session
+) -> None:
+    api.on_store = lambda item: without_gate(item) if "spec" in item else copy.deepcopy(item)
+    async with publishing(api, session, resync_s=0.05) as shown:
+        await shown.until(shown.heard.told.__len__, "an event")
+        api.on_store = copy.deepcopy
+
+        await shown.publisher.published()
+        assert shown.troubles.current() == {}
+
+
+async def test_cards_whose_taints_are_dropped_are_published_and_that_is_told(
+    api: ApiDouble, session: Session
+) -> None:
+    """As on 1.35: a card that failed holds neither a rolling update nor an installation."""
+    api.on_store = lambda item: without_taints(item) if "spec" in item else copy.deepcopy(item)
+    async with publishing(api, session) as shown:
+        await shown.publisher.published()
+        shown.unhealthy[CARDS[0].uuid] = "xid-79"
+        shown.publisher.refresh()
+        await shown.until(shown.heard.told.__len__, "an event")
+
+        [(reason, message)] = shown.heard.told
+        assert reason == "ApiServerDropsTaints"
+        assert "DRADeviceTaints" in message
+        assert shown.publisher.is_published
+        assert shown.troubles.current().keys() <= HARMLESS
+
+        shown.unhealthy.clear()
+        shown.publisher.refresh()
+        await shown.until(lambda: not shown.troubles.current(), "it is over")
+        assert len(shown.writes()) == 2, "what is stored is right again"
+
+
+def without_taints(item: Json) -> Json:
+    """Store what an API server without DRADeviceTaints stores."""
+    stored = copy.deepcopy(item)
+    for device in stored["spec"]["devices"]:
+        device.pop("taints", None)
+    return stored
+
+
 async def test_a_refused_slice_is_told_with_the_servers_words(
     api: ApiDouble, session: Session
 ) -> None:
@@ -225,6 +281,60 @@ async def test_a_missing_permission_is_told_and_tried_again(
         assert shown.troubles.current() == {}
 
 
+async def test_a_list_that_is_forbidden_is_told_and_tried_again(
+    api: ApiDouble, session: Session
+) -> None:
+    """As without any rights, where the list is the first that is refused."""
+    api.fail(f"GET {SLICES}", 403)
+    async with publishing(api, session) as shown:
+        await shown.publisher.published()
+
+        [(reason, message)] = shown.heard.told
+        assert reason == "MissingPermission"
+        assert "injected" in message
+        assert shown.troubles.current() == {}
+
+
+async def test_a_server_that_asks_for_patience_is_left_alone(
+    api: ApiDouble, session: Session
+) -> None:
+    async with publishing(api, session) as shown:
+        busy = ApiError(429, "TooManyRequests", "later", {"retryAfterSeconds": 7})
+
+        assert await shown.publisher._refused(busy) >= 7  # noqa: SLF001
+
+
+@pytest.mark.parametrize("status", [400, 422])
+async def test_a_slice_that_is_refused_is_not_sent_again_and_again(
+    api: ApiDouble, session: Session, status: int
+) -> None:
+    async with publishing(api, session) as shown:
+        refused = ApiError(status, "Invalid", "no such field")
+
+        assert await shown.publisher._refused(refused) == RESYNC_S  # noqa: SLF001
+
+
+async def test_writes_that_somebody_undoes_are_spread(api: ApiDouble, session: Session) -> None:
+    class Pauses(Backoff):
+        """Counts the pauses."""
+
+        count = 0
+
+        async def wait(self) -> None:
+            """Count one."""
+            self.count += 1
+
+    async with publishing(api, session) as shown:
+        pauses = Pauses()
+        shown.publisher._pause = pauses  # noqa: SLF001
+        await shown.publisher.published()
+        for _ in range(3):
+            pauses.count = 0
+            await api.remove("resourceslices", "", NAME)
+            await shown.until(lambda: pauses.count, "it pauses")
+            await shown.until(shown.stored, "the slice is back")
+
+
 async def test_slices_of_our_driver_that_are_not_ours_go(api: ApiDouble, session: Session) -> None:
     await api.put("resourceslices", a_slice_of(DRIVER, "former"))
     await api.put("resourceslices", a_slice_of("nic.example.com", "theirs"))
@@ -250,6 +360,38 @@ async def test_nothing_is_published_beside_a_device_plugin(
         shown.publisher.refresh()
         await shown.publisher.published()
         assert shown.troubles.current() == {}
+
+
+async def test_cards_are_withdrawn_when_a_device_plugin_comes(
+    api: ApiDouble, session: Session
+) -> None:
+    async with publishing(api, session, resync_s=0.05) as shown:
+        await shown.publisher.published()
+        await api.put("nodes", a_node(**{"nvidia.com_gpu": "8"}))
+
+        await shown.until(lambda: shown.stored() is None, "nothing is offered twice")
+        assert list(shown.troubles.current()) == [Trouble.DEVICE_PLUGIN]
+        assert not shown.publisher.is_published
+
+        await api.put("nodes", a_node())
+        shown.publisher.refresh()
+        await shown.until(shown.stored, "they are offered again")
+        await shown.publisher.published()
+        assert shown.troubles.current() == {}
+
+
+async def test_cards_that_a_former_agent_offered_are_withdrawn_beside_a_device_plugin(
+    api: ApiDouble, session: Session
+) -> None:
+    async with publishing(api, session) as former:
+        await former.publisher.published()
+    await api.put("resourceslices", a_slice_of(DRIVER, "former"))
+    node = a_node(**{"nvidia.com_gpu": "8"})
+    async with publishing(api, session, node=node) as shown:
+        await shown.until(
+            lambda: [each["metadata"]["name"] for each in api.all("resourceslices")] == [],
+            "nothing is offered twice",
+        )
 
 
 @pytest.mark.parametrize(

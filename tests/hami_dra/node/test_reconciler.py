@@ -10,7 +10,8 @@ from hami_dra.node.reconciler import Reconciler
 from hami_dra.node.record import Record
 from tests.hami_dra.node.claims import Disk, claim, result
 
-ALLOCATED: Json = {"status": {"allocation": {"devices": {}}}}
+ALLOCATED = claim(result(1))
+ELSEWHERE = claim(result(pool="n2"))
 
 
 @pytest.mark.parametrize(
@@ -18,7 +19,10 @@ ALLOCATED: Json = {"status": {"allocation": {"devices": {}}}}
     [
         ([None, None], True),
         ([{"status": {}}, {"status": {}}], True),
+        ([ELSEWHERE, ELSEWHERE], True),
+        ([ELSEWHERE, None], True),
         ([None, ALLOCATED], False),
+        ([ELSEWHERE, ALLOCATED], False),
         ([ALLOCATED], False),
         (["away"], False),
         ([None, "away"], False),

@@ -4,10 +4,11 @@ import asyncio
 import fcntl
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import grpc
 import pytest
 from grpc import aio
 
@@ -15,13 +16,13 @@ from hami_dra.kube.errors import UnreachableError
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.node.health import HealthBoard
-from hami_dra.node.messages import ClaimReference, Health
+from hami_dra.node.messages import ClaimReference, Health, Prepared
 from hami_dra.node.metrics import Metrics
 from hami_dra.node.plugin import Machine, Plugin, Refusing
 from hami_dra.node.server import KubeletServer
 from hami_dra.node.sockets import SocketPathError, Sockets, choose, remove_dead
 from tests.hami_dra.node.claims import DEVICES, DRIVER, NODE, Disk, claim, result
-from tests.hami_dra.node.fake_kubelet import KNOWN, FakeKubelet
+from tests.hami_dra.node.fake_kubelet import KNOWN, FakeKubelet, RegisteredPlugin
 
 
 def reference(wanted: Json) -> ClaimReference:
@@ -100,6 +101,27 @@ async def test_the_plugin_is_registered_and_says_what_it_serves(short_path: Path
         assert agent.server.is_registered
 
 
+async def test_the_kubelet_sees_a_plugin_only_when_it_serves(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It calls the moment it sees one, and waits long before it tries again."""
+    listen, answers = KubeletServer._listen, list[dict[str, Prepared]]()  # noqa: SLF001
+
+    async def listening(
+        server: KubeletServer, path: Path, handlers: list[grpc.GenericRpcHandler]
+    ) -> None:
+        if path.parent.name == "registry":
+            async with aio.insecure_channel(f"unix:{short_path}/disk/plugin/dra.sock") as channel:
+                [service, *_] = KNOWN.values()
+                answers.append(await RegisteredPlugin(server._info, service, channel).prepare())  # noqa: SLF001
+        await listen(server, path, handlers)
+
+    monkeypatch.setattr(KubeletServer, "_listen", listening)
+    async with serving(short_path) as agent:
+        assert answers == [{}]
+        assert len(agent.kubelet.sockets()) == 1
+
+
 async def test_a_refusal_is_kept_for_people(short_path: Path) -> None:
     async with serving(short_path) as agent:
         agent.kubelet.refusal = "already registered"
@@ -128,6 +150,46 @@ async def test_a_claim_is_prepared_once_and_told_twice(short_path: Path, version
             assert await plugin.unprepare(wanted) == {wanted.uid: ""}
             assert await plugin.unprepare(wanted) == {wanted.uid: ""}
             assert agent.disk.names() == set()
+
+
+async def test_a_repeated_prepare_mends_its_files_without_the_api_server(short_path: Path) -> None:
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
+        wanted = agent.store(claim(result()))
+        first = await plugin.prepare(wanted)
+        spec = agent.disk.directories.spec(wanted.uid)
+        content = spec.read_bytes()
+        await asyncio.to_thread(spec.unlink)
+
+        assert await plugin.prepare(wanted) == first
+        assert spec.read_bytes() == content
+        assert agent.reads == [wanted.uid]
+
+
+async def test_a_prepare_that_the_kubelet_gave_up_does_not_come_after_the_unprepare(
+    short_path: Path,
+) -> None:
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
+        wanted, other = agent.store(claim(result())), agent.store(claim(result(1), name="other"))
+        agent.gate.clear()
+        with pytest.raises(aio.AioRpcError, match="DEADLINE_EXCEEDED"):
+            await plugin.prepare(wanted, timeout_s=0.2)
+        assert await plugin.unprepare(wanted) == {wanted.uid: ""}
+        agent.gate.set()
+
+        # By then the first one would have got there too.
+        assert (await plugin.prepare(other))[other.uid].error == ""
+        assert agent.disk.start().records().keys() == {other.uid}
+
+
+async def test_a_claim_that_was_read_too_late_is_left_to_the_next_try(short_path: Path) -> None:
+    async with serving(short_path) as agent:
+        wanted = agent.store(claim(result()))
+
+        answers = await agent.plugin.prepare([wanted], lambda: 0.5)
+
+        assert "the kubelet tries again" in answers[wanted.uid].error
+        assert agent.disk.names() == set()
+        assert (await agent.plugin.prepare([wanted], lambda: 30.0))[wanted.uid].error == ""
 
 
 async def test_claims_of_one_call_are_answered_each_by_itself(short_path: Path) -> None:
@@ -203,6 +265,24 @@ async def test_health_is_told_at_once_after_changes_and_again_and_again(short_pa
         assert {each.pool for each in devices} == {NODE}
 
 
+async def test_every_kubelet_hears_of_a_change(short_path: Path) -> None:
+    """As one that has two agents to listen to, or has lost a line and not noticed yet."""
+    async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
+        agent.board.show([("gpu-a", "")])
+        async with AsyncExitStack() as open_streams:
+            streams = [
+                await open_streams.enter_async_context(aclosing(plugin.health())) for _ in range(20)
+            ]
+            for stream in streams:
+                await anext(stream)
+            agent.board.show([("gpu-a", "x" * 2000)])
+            for stream in streams:
+                async for [device] in stream:
+                    if device.health is Health.UNHEALTHY:
+                        assert device.message == "x" * 1024, "the most that Kubernetes takes"
+                        break
+
+
 async def test_a_kubelet_that_follows_health_keeps_no_agent_from_its_end(short_path: Path) -> None:
     """It follows for as long as there is an agent, and calls in progress are waited for."""
     async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
@@ -252,9 +332,8 @@ async def test_calls_are_counted(short_path: Path) -> None:
 
 async def test_the_liveness_probe_sees_work_that_hangs(short_path: Path) -> None:
     async with serving(short_path) as agent:
-        lock = agent.disk.state / "lock"
-        lock.touch()
-        with lock.open() as held:
+        agent.disk.lock.touch()
+        with agent.disk.lock.open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             assert "has not moved" in await asyncio.to_thread(agent.plugin.stuck, 0.05)
 
@@ -262,11 +341,23 @@ async def test_the_liveness_probe_sees_work_that_hangs(short_path: Path) -> None
     assert agent.plugin.stuck(0.0) == "", "an agent that stops is not stuck"
 
 
+@pytest.mark.parametrize("name", ["registration", "plugin"])
+async def test_the_liveness_probe_sees_a_socket_that_somebody_removed(
+    short_path: Path, name: str
+) -> None:
+    async with serving(short_path) as agent:
+        assert agent.server.gone == ""
+        path: Path = getattr(agent.sockets, name)
+        await asyncio.to_thread(path.unlink)
+        assert str(path) in agent.server.gone
+    assert agent.server.gone == "", "an agent that stops removes them itself"
+
+
 async def test_a_repeated_prepare_waits_for_nobody(short_path: Path) -> None:
     async with serving(short_path) as agent, agent.kubelet.registered() as plugin:
         wanted = agent.store(claim(result()))
         first = await plugin.prepare(wanted)
-        with (agent.disk.state / "lock").open() as held:
+        with agent.disk.lock.open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)
 
             assert await asyncio.wait_for(plugin.prepare(wanted), 30) == first
