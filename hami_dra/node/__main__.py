@@ -17,7 +17,7 @@ from hami_dra.node import check as checking
 from hami_dra.node import settings as setting
 from hami_dra.node.agent import Agent
 from hami_dra.node.backend import BackendError
-from hami_dra.node.choose import choose_backend
+from hami_dra.node.choose import choose_backend, ending_for_a_driver
 from hami_dra.node.settings import PREFIX, Settings
 from hami_dra.node.sockets import SocketPathError
 from hami_dra.node.turns import SecondAgentError
@@ -102,7 +102,7 @@ async def _serve(settings: Settings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     found = incluster.find(settings.kubeconfig, settings.context, settings.account)
-    async with await found as session:
+    async with await found as session, ending_for_a_driver(stop):
         await Agent(settings, backend, session).run(stop)
 
 

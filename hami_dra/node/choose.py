@@ -1,9 +1,18 @@
 """Choose where cards come from."""
 
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 from hami_dra.node.backend import Backend, FindEdits, NoCards, SimulatedCards, real_cards
 from hami_dra.node.settings import CdiMode, Devices, Settings
+
+_LOOK_S: Final = 30.0
+
+_log = logging.getLogger(__name__)
 
 
 def choose_backend(settings: Settings, *, root: Path = Path("/")) -> Backend:
@@ -36,3 +45,37 @@ def choose_backend(settings: Settings, *, root: Path = Path("/")) -> Backend:
         CdiMode.AUTO: [toolkit, spec, driver.edits],
     }
     return NvmlCards(edits.first_that_works(ways[settings.cdi_mode]), root=root)
+
+
+@asynccontextmanager
+async def ending_for_a_driver(
+    stop: asyncio.Event, *, root: Path = Path("/"), look_s: float = _LOOK_S
+) -> AsyncIterator[None]:
+    """End an agent that began without NVIDIA's driver once the driver is there.
+
+    It may come long after the agent, as where a pod of the node installs it, and only a container
+    that starts then is given its library: the kubelet starts another one.
+
+    Args:
+        stop: set when the driver has come.
+        root: of the file system in which it shows.
+        look_s: how often to look.
+    """
+    if real_cards(root) is not None:
+        yield
+        return
+    looking = asyncio.create_task(_stop_for_a_driver(stop, root, look_s))
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.wait([looking])
+
+
+async def _stop_for_a_driver(stop: asyncio.Event, root: Path, look_s: float) -> None:
+    while True:
+        await asyncio.sleep(look_s)
+        if (sign := real_cards(root)) is not None:
+            break
+    _log.warning("found %s: NVIDIA's driver has come, so this ends to be started anew", sign)
+    stop.set()

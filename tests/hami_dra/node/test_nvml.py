@@ -1,5 +1,6 @@
 """NVIDIA's cards as NVML tells of them: what is published, what fails and what recovers."""
 
+import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from hami_dra.migration import Json
 from hami_dra.node.allocation import PrepareError
 from hami_dra.node.backend import BackendError, NoCards
 from hami_dra.node.cdi import NodeEdits
-from hami_dra.node.choose import choose_backend
+from hami_dra.node.choose import choose_backend, ending_for_a_driver
 from hami_dra.node.devices import UNHEALTHY
 from hami_dra.node.edits import first_that_works, from_host, from_toolkit, take_apart
 from hami_dra.node.node_state import NodeState
@@ -479,10 +480,33 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
+async def test_an_agent_without_cards_ends_once_a_driver_has_come(tmp_path: Path) -> None:
+    stop = asyncio.Event()
+    async with ending_for_a_driver(stop, root=tmp_path, look_s=0):
+        await asyncio.sleep(0)
+        assert not stop.is_set()
+        a_driver(tmp_path)
+        async with asyncio.timeout(30):
+            await stop.wait()
+
+
+async def test_an_agent_of_a_driver_that_was_there_before_goes_on(tmp_path: Path) -> None:
+    a_driver(tmp_path)
+    stop = asyncio.Event()
+    async with ending_for_a_driver(stop, root=tmp_path, look_s=0):
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not stop.is_set()
+
+
+def a_driver(root: Path) -> None:
+    (root / "dev").mkdir()
+    (root / "dev" / "nvidiactl").touch()
+
+
 def test_a_node_without_a_driver_runs_idle_and_one_with_it_asks_nvml(tmp_path: Path) -> None:
     settings = Settings(name="n")
     assert isinstance(choose_backend(settings, root=tmp_path), NoCards)
 
-    (tmp_path / "dev").mkdir()
-    (tmp_path / "dev" / "nvidiactl").touch()
+    a_driver(tmp_path)
     assert isinstance(choose_backend(settings, root=tmp_path), NvmlCards)
