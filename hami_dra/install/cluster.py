@@ -160,9 +160,12 @@ class Installer:
             namespace = item["metadata"]["namespace"]
             labels = item["spec"]["selector"]["matchLabels"]
             query = {"labelSelector": ",".join(f"{key}={value}" for key, value in labels.items())}
-            pods = await self.session.get(f"/api/v1/namespaces/{namespace}/pods", query=query)
+            core = f"/api/v1/namespaces/{namespace}"
+            pods = await self.session.get(f"{core}/pods", query=query)
+            warnings = {"fieldSelector": "type=Warning"}
+            events = await self.session.get(f"{core}/events", query=warnings)
             stored = await self.session.get(await self._discovery.path(item))
-            lines += dict.fromkeys(complaints(stored, pods["items"]))
+            lines += dict.fromkeys(complaints(stored, pods["items"], events["items"]))
         return "\n  ".join(lines)
 
     async def _delete(self, item: Json) -> None:

@@ -197,6 +197,18 @@ def test_what_does_not_get_ready_is_explained_and_not_registered(site: Site) -> 
     assert legacy["metadata"]["name"] == "legacy"
 
 
+def test_agents_that_cannot_be_created_are_explained(site: Site) -> None:
+    site.install()
+    with replica(site):
+        until(site.bundle, what="the bundle is written")
+
+        done = site.run("install", "--runtime-class", "nvidia", "--timeout", "10")
+
+    assert done.exit_code == 3
+    assert "daemonset.apps/hami-dra-node was not ready" in done.stderr
+    assert 'RuntimeClass "nvidia" not found' in done.stderr
+
+
 def test_without_cert_manager_nothing_is_changed(site: Site) -> None:
     site.cluster.kubectl("delete", "crd", "issuers.cert-manager.io")
     before = site.everything()
