@@ -131,6 +131,10 @@ class _Reader:
                 )
                 continue
             key = str(key_node.value)
+            if str(key_node.tag).endswith(":merge"):
+                message = "found a merge, expected keys; write out what it stands for"
+                self._written.problems.append(Problem(line, (*path, key), message))
+                continue
             if key in seen:
                 message = f"found twice, first in line {seen[key]}; keep one of them"
                 self._written.problems.append(Problem(line, (*path, key), message))

@@ -213,6 +213,13 @@ def test_an_alias_of_what_is_around_it_is_refused() -> None:
     assert "3: hints.x: found an alias of what is around" in problems("hints: &h\n  x: *h\n")[0]
 
 
+def test_a_merge_is_refused_and_not_taken_for_a_key() -> None:
+    """An import of HAMi's configuration would lose what it brings in."""
+    assert problems("families: [{<<: {defaultMemory: 5}}]\n") == [
+        "3: families[0].<<: found a merge, expected keys; write out what it stands for"
+    ]
+
+
 def test_a_resource_belongs_to_one_family() -> None:
     """Two families with one resource, or one name, could not be told apart."""
     text = "families:\n- nvidia\n- {preset: hygon-dcu, resources: {count: nvidia.com/gpu}}\n"
