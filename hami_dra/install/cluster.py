@@ -12,6 +12,8 @@ from hami_dra.install.manifests import is_needed_by_pods, title
 from hami_dra.install.order import Stages
 from hami_dra.install.progress import complaints, lacks, works_at_once
 from hami_dra.kube.errors import ConflictError, NotFoundError
+from hami_dra.kube.ledgers import SELECTOR
+from hami_dra.kube.pages import pages
 from hami_dra.kube.served import Discovery, UnknownKindError
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json
@@ -87,8 +89,13 @@ class Installer:
         for item in obsolete:
             await self._delete(item)
 
-    async def remove(self, stages: Stages, extra: Sequence[Json]) -> None:
+    async def remove(self, stages: Stages, extra: Sequence[Json], namespace: str) -> None:
         """Remove everything that is ours, in the opposite order; Namespaces last.
+
+        Args:
+            stages: what was applied.
+            extra: what came into being later, by names that are known.
+            namespace: that of the webhook, in which the replicas keep their ledgers.
 
         Raises:
             InUseError: if agents would go whose cards are held; nothing was changed then.
@@ -99,10 +106,19 @@ class Installer:
         namespaces = [each for each in backwards if each["kind"] == "Namespace"]
         for item in (*(each for each in backwards if each not in namespaces), *extra):
             await self._delete(item)
+        for item in await self._ledgers(namespace):
+            await self._delete(item)
         for item in namespaces:
             await self._delete(item)
         for item in namespaces:
             await self._await_gone(item)
+
+    async def _ledgers(self, namespace: str) -> list[Json]:
+        """Return the ledgers that replicas wrote, which could do so until just now."""
+        query = {"labelSelector": SELECTOR}
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        found = [each async for page in pages(self.session, path, query=query) for each in page]
+        return [{"apiVersion": "v1", "kind": "ConfigMap", **each} for each in found]
 
     async def _check_unused(self, going: Iterable[Json]) -> None:
         """See that no pod needs what goes to end."""

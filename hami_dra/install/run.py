@@ -47,9 +47,9 @@ def install(place: Place, stages: Stages, obsolete: Sequence[Json], *, force: bo
     _do(place, lambda installer: installer.install(stages, obsolete), force=force)
 
 
-def remove(place: Place, stages: Stages, extra: Sequence[Json]) -> None:
+def remove(place: Place, stages: Stages, extra: Sequence[Json], namespace: str) -> None:
     """Remove everything; see `Installer.remove`."""
-    _do(place, lambda installer: installer.remove(stages, extra), force=False)
+    _do(place, lambda installer: installer.remove(stages, extra, namespace), force=False)
 
 
 def _do(place: Place, act: Callable[[Installer], Awaitable[None]], *, force: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from hami_dra.kube.errors import ApiError
+from hami_dra.kube.ledgers import Ledgers
 from hami_dra.lab import webhook
 from hami_dra.lab.api import Api
 from hami_dra.lab.cluster import Cluster
@@ -18,6 +19,7 @@ from hami_dra.lab.nodes import add_node, remove_node
 from hami_dra.lab.scene import start_kubelet
 from hami_dra.lab.wait import PATIENCE_S, until
 from hami_dra.migration.registration import GUARD_NAME, NAME, SYSTEM_NAMESPACE
+from hami_dra.quota.ledger import Ledger
 from tests.e2e.conftest import LOGS
 from tests.e2e.installation import CERT_MANAGER, HOOKS, Site, replica
 from tests.e2e.world import PATIENCE, pod
@@ -266,6 +268,11 @@ def test_a_namespace_of_somebody_else_stays_as_it_is(site: Site) -> None:
         }
         path = "/api/v1/namespaces/shared/secrets"
         site.api.run(lambda session: session.create(path, secret))
+        assert site.api.run(
+            lambda session: Ledgers(session, "shared", overdue_s=90).write(
+                "default", None, Ledger()
+            )
+        )
 
         done = site.run("uninstall", "--yes", "--namespace", "shared")
 
