@@ -37,6 +37,10 @@ class FieldsTakenError(Exception):
     """Somebody else set fields of our objects to other values."""
 
 
+class ElsewhereError(Exception):
+    """It is installed in another namespace."""
+
+
 class InUseError(Exception):
     """Pods hold cards, and could not end without the agents."""
 
@@ -73,6 +77,7 @@ class Installer:
             obsolete: what another choice would have installed; deleted at the end.
 
         Raises:
+            ElsewhereError: if it is in another namespace; nothing was changed then.
             InUseError: if obsolete agents are needed; nothing was changed then.
             UnknownKindError: if a kind is not served; nothing was changed then.
             FieldsTakenError: if somebody else owns a field.
@@ -80,6 +85,7 @@ class Installer:
         """
         for item in stages.forwards():
             await self._discovery.path(item)
+        await self._check_namespace(stages.registrations)
         await self._check_unused(obsolete)
         for stage in stages.in_order():
             for item in stage:
@@ -98,9 +104,11 @@ class Installer:
             namespace: that of the webhook, in which the replicas keep their ledgers.
 
         Raises:
+            ElsewhereError: if it is in another namespace; nothing was changed then.
             InUseError: if agents would go whose cards are held; nothing was changed then.
             NotReadyError: if a Namespace is not gone in time.
         """
+        await self._check_namespace(stages.registrations)
         await self._check_unused(stages.agents)
         backwards = stages.backwards()
         namespaces = [each for each in backwards if each["kind"] == "Namespace"]
@@ -119,6 +127,18 @@ class Installer:
         path = f"/api/v1/namespaces/{namespace}/configmaps"
         found = [each async for page in pages(self.session, path, query=query) for each in page]
         return [{"apiVersion": "v1", "kind": "ConfigMap", **each} for each in found]
+
+    async def _check_namespace(self, registrations: Iterable[Json]) -> None:
+        """See that what is registered, if anything is, is in the namespace that was named."""
+        for item in registrations:
+            stored = await self._read(await self._discovery.path(item))
+            if found := _services(stored or {}) - _services(item):
+                where = ", ".join(sorted(found))
+                raise ElsewhereError(
+                    f"hami-dra is in the namespace {where}, expected"
+                    f" {', '.join(_services(item))}: give --namespace {where}, or uninstall it"
+                    " there first"
+                )
 
     async def _check_unused(self, going: Iterable[Json]) -> None:
         """See that no pod needs what goes to end."""
@@ -210,6 +230,12 @@ class Installer:
             if time.monotonic() >= end:
                 raise NotReadyError(f"{title(item)} was not gone within {self.timeout_s:g} s")
             await asyncio.sleep(self.every_s)
+
+
+def _services(registration: Json) -> set[str]:
+    """Return the namespaces of the Services that a registration calls; none if it calls URLs."""
+    configs = [each["clientConfig"] for each in registration.get("webhooks") or ()]
+    return {each["service"]["namespace"] for each in configs if each.get("service")}
 
 
 def _is_ours(item: Json) -> bool:

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hami_dra.install.cluster import FieldsTakenError, Installer, InUseError, NotReadyError
+from hami_dra.install.cluster import (
+    ElsewhereError,
+    FieldsTakenError,
+    Installer,
+    InUseError,
+    NotReadyError,
+)
 from hami_dra.install.order import Stages
 from hami_dra.kube.errors import ApiError, ConfigurationError, UnreachableError
 from hami_dra.kube.served import UnknownKindError
@@ -17,6 +23,7 @@ from hami_dra.migration import Json
 ERRORS: Final = (
     ApiError,
     ConfigurationError,
+    ElsewhereError,
     FieldsTakenError,
     InUseError,
     UnknownKindError,

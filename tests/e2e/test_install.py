@@ -256,6 +256,23 @@ def test_what_somebody_else_set_is_taken_only_when_told(site: Site) -> None:
     assert "deployment.apps/hami-dra-webhook configured" in site.install("--force-conflicts")
 
 
+@pytest.mark.parametrize("command", [("install", "--no-wait"), ("uninstall", "--yes")])
+def test_another_namespace_than_that_of_the_installation_changes_nothing(
+    site: Site, command: tuple[str, ...]
+) -> None:
+    """Half of it would be in the one, and half in the other."""
+    site.install("--namespace", "gpu")
+    before = site.everything()
+
+    done = site.run(*command)
+
+    assert done.exit_code == 1
+    assert "hami-dra is in the namespace gpu" in done.stderr
+    assert "--namespace gpu" in done.stderr
+    assert site.everything() >= before
+    assert site.run("uninstall", "--yes", "--namespace", "gpu").exit_code == 0
+
+
 def test_a_namespace_of_somebody_else_stays_as_it_is(site: Site) -> None:
     labels = {"team": "gpu"}
     site.api.create("namespaces", {"metadata": {"name": "shared", "labels": labels}})
