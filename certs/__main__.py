@@ -17,7 +17,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from certs.authority import CertificateError, KeyPair, Usage, create_authority, issue
+from certs.authority import (
+    UNREADABLE,
+    CertificateError,
+    KeyPair,
+    Usage,
+    create_authority,
+    issue,
+)
 from certs.served import Address, fetch, verify
 
 PRIVATE = 0o600
@@ -172,13 +179,13 @@ def _described(pem: bytes, *, now: datetime) -> Iterator[str]:
     if b"-----BEGIN CERTIFICATE-----" in pem:
         try:
             certificates = x509.load_pem_x509_certificates(pem)
-        except ValueError as cause:
+            texts = [_certificate_text(each, now=now) for each in certificates]
+        except UNREADABLE as cause:
             raise CertificateError(
                 f"found a damaged certificate ({cause}), expected base64 of one between BEGIN and"
                 " END; copy the file again"
             ) from cause
-        for certificate in certificates:
-            yield _certificate_text(certificate, now=now)
+        yield from texts
     if b"PRIVATE KEY-----" in pem:
         yield f"private key: {_key_kind(pem)}"
 
@@ -216,7 +223,7 @@ def _key_kind(pem: bytes) -> str:
         key = serialization.load_pem_private_key(pem, password=None)
     except TypeError:
         return "encrypted"
-    except ValueError as cause:
+    except UNREADABLE as cause:
         raise CertificateError(
             f"found a damaged private key ({cause}), expected base64 of one between BEGIN and"
             " END; copy the file again"

@@ -9,14 +9,26 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 # A peer whose clock runs a little behind must not see a certificate "from the future".
 CLOCK_SKEW = timedelta(minutes=5)
+
+UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+"""What a damaged certificate or key raises when it is loaded, or when a part of it is read."""
 
 
 class CertificateError(ValueError):
@@ -167,7 +179,9 @@ def _loaded(authority: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePriva
     try:
         certificate = x509.load_pem_x509_certificate(authority.certificate_pem)
         key = serialization.load_pem_private_key(authority.key_pem, password=None)
-    except (ValueError, TypeError) as cause:
+        # These are read only when somebody asks for them.
+        owner, _, _ = certificate.public_key(), certificate.subject, certificate.extensions
+    except UNREADABLE as cause:
         raise CertificateError(
             f"authority: found no readable PEM ({cause}), expected one certificate and its"
             " unencrypted key; create one with create_authority"
@@ -177,7 +191,7 @@ def _loaded(authority: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePriva
             f"authority: found a key of type {type(key).__name__}, expected an EC key;"
             " create one with create_authority"
         )
-    if key.public_key() != certificate.public_key():
+    if key.public_key() != owner:
         raise CertificateError(
             "authority: found a key that belongs to another certificate, expected the key of"
             f" {certificate.subject.rfc4514_string()}; read both from the same place"

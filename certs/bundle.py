@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from certs.authority import (
     CLOCK_SKEW,
+    UNREADABLE,
     CertificateError,
     KeyPair,
     check_authority,
@@ -287,7 +288,7 @@ def _halves(pair: KeyPair) -> tuple[bytes, bytes]:
 def _certificates(pem: bytes) -> list[x509.Certificate] | None:
     try:
         return x509.load_pem_x509_certificates(pem)
-    except ValueError:
+    except UNREADABLE:
         return None
 
 

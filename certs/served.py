@@ -62,7 +62,7 @@ def verify(address: Address, *, name: str, bundle_pem: bytes) -> None:
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     try:
         context.load_verify_locations(cadata=bundle_pem.decode("ascii", errors="replace"))
-    except ssl.SSLError as error:
+    except (ssl.SSLError, ValueError) as error:  # the latter for one that is empty
         raise CertificateError(
             f"bundle: found no readable certificate ({error}), expected PEM; decode the caBundle"
             " with base64 --decode first"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from certs.authority import KeyPair
+from certs.authority import UNREADABLE, KeyPair
 from certs.bundle import end_of
 
 
@@ -72,7 +72,7 @@ class Certificate:
 def _checked_end(pair: KeyPair, now: datetime) -> datetime:
     try:
         end = end_of(pair.certificate_pem)
-    except ValueError as error:
+    except UNREADABLE as error:
         raise UnusableCertificateError(
             f"found no readable certificate ({error}), expected PEM"
         ) from error

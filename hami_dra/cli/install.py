@@ -219,7 +219,7 @@ def uninstall_command(
     from hami_dra.install import run  # noqa: PLC0415 - see install
 
     place = run.Place(context or None, kubeconfig, timeout)
-    _reported(lambda: run.remove(place, plan, secrets(namespace)))
+    _reported(lambda: run.remove(place, plan, secrets(namespace), namespace))
     typer.echo(_STAYS)
 
 
@@ -250,6 +250,7 @@ def _listed(plan: Stages, namespace: str) -> Iterator[str]:
     last = [each for each in backwards if each["kind"] == "Namespace"]
     others = [each for each in backwards if each not in last]
     yield from (f"  {title(each)}" for each in (*others, *secrets(namespace)))
+    yield "  configmap/hami-dra-quota-NAMESPACE, of each with a quota"
     yield from (f"  {title(each)}, if hami-dra made it" for each in last)
 
 

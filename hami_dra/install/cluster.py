@@ -12,6 +12,8 @@ from hami_dra.install.manifests import is_needed_by_pods, title
 from hami_dra.install.order import Stages
 from hami_dra.install.progress import complaints, lacks, works_at_once
 from hami_dra.kube.errors import ConflictError, NotFoundError
+from hami_dra.kube.ledgers import SELECTOR
+from hami_dra.kube.pages import pages
 from hami_dra.kube.served import Discovery, UnknownKindError
 from hami_dra.kube.session import Session
 from hami_dra.migration import Json
@@ -33,6 +35,10 @@ class NotReadyError(Exception):
 
 class FieldsTakenError(Exception):
     """Somebody else set fields of our objects to other values."""
+
+
+class ElsewhereError(Exception):
+    """It is installed in another namespace."""
 
 
 class InUseError(Exception):
@@ -71,6 +77,7 @@ class Installer:
             obsolete: what another choice would have installed; deleted at the end.
 
         Raises:
+            ElsewhereError: if it is in another namespace; nothing was changed then.
             InUseError: if obsolete agents are needed; nothing was changed then.
             UnknownKindError: if a kind is not served; nothing was changed then.
             FieldsTakenError: if somebody else owns a field.
@@ -78,6 +85,7 @@ class Installer:
         """
         for item in stages.forwards():
             await self._discovery.path(item)
+        await self._check_namespace(stages.registrations)
         await self._check_unused(obsolete)
         for stage in stages.in_order():
             for item in stage:
@@ -87,22 +95,50 @@ class Installer:
         for item in obsolete:
             await self._delete(item)
 
-    async def remove(self, stages: Stages, extra: Sequence[Json]) -> None:
+    async def remove(self, stages: Stages, extra: Sequence[Json], namespace: str) -> None:
         """Remove everything that is ours, in the opposite order; Namespaces last.
 
+        Args:
+            stages: what was applied.
+            extra: what came into being later, by names that are known.
+            namespace: that of the webhook, in which the replicas keep their ledgers.
+
         Raises:
+            ElsewhereError: if it is in another namespace; nothing was changed then.
             InUseError: if agents would go whose cards are held; nothing was changed then.
             NotReadyError: if a Namespace is not gone in time.
         """
+        await self._check_namespace(stages.registrations)
         await self._check_unused(stages.agents)
         backwards = stages.backwards()
         namespaces = [each for each in backwards if each["kind"] == "Namespace"]
         for item in (*(each for each in backwards if each not in namespaces), *extra):
             await self._delete(item)
+        for item in await self._ledgers(namespace):
+            await self._delete(item)
         for item in namespaces:
             await self._delete(item)
         for item in namespaces:
             await self._await_gone(item)
+
+    async def _ledgers(self, namespace: str) -> list[Json]:
+        """Return the ledgers that replicas wrote, which could do so until just now."""
+        query = {"labelSelector": SELECTOR}
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        found = [each async for page in pages(self.session, path, query=query) for each in page]
+        return [{"apiVersion": "v1", "kind": "ConfigMap", **each} for each in found]
+
+    async def _check_namespace(self, registrations: Iterable[Json]) -> None:
+        """See that what is registered, if anything is, is in the namespace that was named."""
+        for item in registrations:
+            stored = await self._read(await self._discovery.path(item))
+            if found := _services(stored or {}) - _services(item):
+                where = ", ".join(sorted(found))
+                raise ElsewhereError(
+                    f"hami-dra is in the namespace {where}, expected"
+                    f" {', '.join(_services(item))}: give --namespace {where}, or uninstall it"
+                    " there first"
+                )
 
     async def _check_unused(self, going: Iterable[Json]) -> None:
         """See that no pod needs what goes to end."""
@@ -160,9 +196,12 @@ class Installer:
             namespace = item["metadata"]["namespace"]
             labels = item["spec"]["selector"]["matchLabels"]
             query = {"labelSelector": ",".join(f"{key}={value}" for key, value in labels.items())}
-            pods = await self.session.get(f"/api/v1/namespaces/{namespace}/pods", query=query)
+            core = f"/api/v1/namespaces/{namespace}"
+            pods = await self.session.get(f"{core}/pods", query=query)
+            warnings = {"fieldSelector": "type=Warning"}
+            events = await self.session.get(f"{core}/events", query=warnings)
             stored = await self.session.get(await self._discovery.path(item))
-            lines += dict.fromkeys(complaints(stored, pods["items"]))
+            lines += dict.fromkeys(complaints(stored, pods["items"], events["items"]))
         return "\n  ".join(lines)
 
     async def _delete(self, item: Json) -> None:
@@ -191,6 +230,12 @@ class Installer:
             if time.monotonic() >= end:
                 raise NotReadyError(f"{title(item)} was not gone within {self.timeout_s:g} s")
             await asyncio.sleep(self.every_s)
+
+
+def _services(registration: Json) -> set[str]:
+    """Return the namespaces of the Services that a registration calls; none if it calls URLs."""
+    configs = [each["clientConfig"] for each in registration.get("webhooks") or ()]
+    return {each["service"]["namespace"] for each in configs if each.get("service")}
 
 
 def _is_ours(item: Json) -> bool:

@@ -54,23 +54,54 @@ _LACKS: Final[Mapping[str, Callable[[Json], str]]] = {
 }
 
 
-def complaints(workload: Json, pods: Sequence[Json]) -> Iterator[str]:
-    """Yield why the pods of a workload do not get ready, as the cluster says it."""
-    for condition in (workload.get("status") or {}).get("conditions") or ():
+def complaints(workload: Json, pods: Sequence[Json], events: Sequence[Json]) -> Iterator[str]:
+    """Yield why the pods of a workload do not get ready, as the cluster says it.
+
+    Args:
+        workload: as it is stored.
+        pods: those of it that there are.
+        events: of its namespace.
+    """
+    warnings = _last_warnings(events)
+    status = workload.get("status") or {}
+    for condition in status.get("conditions") or ():
         if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
             yield condition.get("message") or condition.get("reason", "")
+    # A DaemonSet has no such condition.
+    if status.get("updatedNumberScheduled", 0) < status.get("desiredNumberScheduled", 0):
+        yield from filter(None, [_warning(warnings, workload)])
     for pod in pods:
-        for reason in _pod_complaints(pod.get("status") or {}):
+        for reason in _pod_complaints(pod.get("status") or {}, _warning(warnings, pod)):
             yield f"pod {pod['metadata']['name']}: {reason}"
 
 
-def _pod_complaints(status: Json) -> Iterator[str]:
+def _last_warnings(events: Sequence[Json]) -> dict[str, str]:
+    """Return the last thing that somebody warned of, by the UID of what it is about."""
+    warnings = [each for each in events if each.get("type") == "Warning"]
+    return {
+        each["involvedObject"].get("uid", ""): each.get("message") or ""
+        for each in sorted(warnings, key=_seen)
+    }
+
+
+def _seen(event: Json) -> str:
+    """Return when an event was seen last; some are written with one time, some with the other."""
+    seen = event.get("lastTimestamp") or event.get("eventTime")
+    return str(seen or event["metadata"].get("creationTimestamp") or "")
+
+
+def _warning(warnings: Mapping[str, str], item: Json) -> str:
+    return warnings.get(item["metadata"].get("uid", "unknown"), "")
+
+
+def _pod_complaints(status: Json, warning: str) -> Iterator[str]:
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             yield condition.get("message") or condition.get("reason", "not scheduled")
     for container in status.get("containerStatuses") or ():
         state = container.get("state") or {}
         if waiting := state.get("waiting"):
-            yield ": ".join(filter(None, (waiting.get("reason"), waiting.get("message"))))
+            said = waiting.get("message") or warning
+            yield ": ".join(filter(None, (waiting.get("reason"), said)))
         elif container.get("ready") is False and "running" in state:
             yield f"{container['name']} runs and is not ready; see its log"

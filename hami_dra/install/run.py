@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hami_dra.install.cluster import FieldsTakenError, Installer, InUseError, NotReadyError
+from hami_dra.install.cluster import (
+    ElsewhereError,
+    FieldsTakenError,
+    Installer,
+    InUseError,
+    NotReadyError,
+)
 from hami_dra.install.order import Stages
 from hami_dra.kube.errors import ApiError, ConfigurationError, UnreachableError
 from hami_dra.kube.served import UnknownKindError
@@ -17,6 +23,7 @@ from hami_dra.migration import Json
 ERRORS: Final = (
     ApiError,
     ConfigurationError,
+    ElsewhereError,
     FieldsTakenError,
     InUseError,
     UnknownKindError,
@@ -47,9 +54,9 @@ def install(place: Place, stages: Stages, obsolete: Sequence[Json], *, force: bo
     _do(place, lambda installer: installer.install(stages, obsolete), force=force)
 
 
-def remove(place: Place, stages: Stages, extra: Sequence[Json]) -> None:
+def remove(place: Place, stages: Stages, extra: Sequence[Json], namespace: str) -> None:
     """Remove everything; see `Installer.remove`."""
-    _do(place, lambda installer: installer.remove(stages, extra), force=False)
+    _do(place, lambda installer: installer.remove(stages, extra, namespace), force=False)
 
 
 def _do(place: Place, act: Callable[[Installer], Awaitable[None]], *, force: bool) -> None:

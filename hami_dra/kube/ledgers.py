@@ -21,7 +21,10 @@ PREFIX: Final = "hami-dra-quota-"
 """Start of a ledger's name; the namespace that it is about follows."""
 
 _LABELS: Final = {**MANAGED_BY, "app.kubernetes.io/component": "quota-ledger"}
-_SELECTOR: Final = ",".join(f"{key}={value}" for key, value in _LABELS.items())
+
+SELECTOR: Final = ",".join(f"{key}={value}" for key, value in _LABELS.items())
+"""Labels that all ledgers have and nothing else has."""
+
 _KEY: Final = "ledger"
 
 _log = logging.getLogger(__name__)
@@ -71,7 +74,7 @@ class Ledgers:
         self._cache = WatchCache(
             session,
             self._path,
-            query={"labelSelector": _SELECTOR},
+            query={"labelSelector": SELECTOR},
             project=self._take_in,
             changed=changed,
             backoff=backoff,

@@ -57,7 +57,7 @@ def _running(scene: Scene, name: str, cards: Mapping[str, int]) -> Iterator[Real
         found.start_agent(*simulated)
         query = {"fieldSelector": f"spec.nodeName={name}"}
         until(
-            lambda: scene.api.list("resourceslices", query=query),
+            lambda: scene.api.list("resourceslices", query=query) or None,
             what=f"the cards of {name} are published",
         )
         yield found

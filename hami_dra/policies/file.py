@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from hami_dra.migration import Family, Json, Policy
+from hami_dra.policies.naming import impossible_names
 from hami_dra.policies.problem import FieldPath, PolicyFileError, Problem, dotted, found
 from hami_dra.policies.text import Written, read_yaml
 from hami_dra.policies.wording import coercions, problems_of
@@ -50,6 +51,9 @@ def parse(text: str, source: str) -> Policy:
         raise PolicyFileError(source, [Problem(1, (), message)])
     policy, wrong = _understood(written)
     problems = [Problem(written.line(path), path, message) for path, message in wrong]
+    # One for each place: what could not be read is no value of its field either.
+    told = {(problem.line, problem.path) for problem in written.problems}
+    problems = [each for each in problems if (each.line, each.path) not in told]
     problems += written.problems
     if policy is None or problems:
         raise PolicyFileError(source, problems)
@@ -74,6 +78,7 @@ def _understood(written: Written) -> tuple[Policy | None, list[tuple[FieldPath, 
         return None, [*wrong, *problems]
     wrong += coercions(fields, policy.model_dump(mode="json", by_alias=True))
     wrong += clashes(policy.families)
+    wrong += impossible_names(policy)
     return policy, wrong
 
 

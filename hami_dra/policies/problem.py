@@ -69,4 +69,6 @@ def found(value: Any) -> str:  # noqa: ANN401 - any YAML
         return "found an object"
     if isinstance(value, list):
         return "found a list"
-    return f"found {value!r}" if isinstance(value, str) else f"found the number {value}"
+    if isinstance(value, int | float):
+        return f"found the number {value}"
+    return f"found {value!r}" if isinstance(value, str) else f"found {value}"

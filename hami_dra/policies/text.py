@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from hami_dra.policies.problem import FieldPath, PolicyFileError, Problem
+
+_MOST_VALUES: Final = 100_000
+"""Aliases of aliases make a short text longer than any memory."""
+
+_LONGEST_SHOWN: Final = 20
 
 
 @dataclass(slots=True)
@@ -50,6 +55,10 @@ def read_yaml(text: str, source: str) -> Written:
         raise PolicyFileError(source, [_syntax(error)]) from error
     except YAMLError as error:
         raise PolicyFileError(source, [Problem(1, (), " ".join(str(error).split()))]) from error
+    except RecursionError as error:
+        raise PolicyFileError(source, [Problem(1, (), "nested too deeply")]) from error
+    except _TooMuchError as error:
+        raise PolicyFileError(source, [error.problem]) from error
     return written
 
 
@@ -61,17 +70,30 @@ def _syntax(error: MarkedYAMLError) -> Problem:
     return Problem(mark.line + 1, (), f"column {mark.column + 1}: not YAML: {reason}")
 
 
+class _TooMuchError(Exception):
+    """There are more values than a policy can have."""
+
+    def __init__(self, line: int, path: FieldPath) -> None:
+        message = f"found more than {_MOST_VALUES} values, expected the few of a policy"
+        self.problem = Problem(line, path[:1], f"{message}; look at its aliases")
+        super().__init__(message)
+
+
 class _Reader:
     """Turns nodes into values."""
 
     def __init__(self, yaml: YAML, written: Written) -> None:
         self._construct = yaml.constructor.construct_object
         self._written = written
+        self._count = 0
 
     def read(self, node: Node, path: FieldPath, around: tuple[Node, ...]) -> Any:  # noqa: ANN401 - any YAML
         """Return a node's value, noting its line and what is wrong with it."""
         line = node.start_mark.line + 1
         self._written.lines.setdefault(path, line)
+        self._count += 1
+        if self._count > _MOST_VALUES:
+            raise _TooMuchError(line, path)
         if node in around:
             self._written.problems.append(Problem(line, path, "found an alias of what is around"))
             return None
@@ -82,10 +104,20 @@ class _Reader:
             return [
                 self.read(item, (*path, index), inside) for index, item in enumerate(node.value)
             ]
-        value = self._construct(node)
+        value = self._scalar(node, path, line)
         if isinstance(value, int | float):
             self._written.numbers[path] = str(node.value)
         return value
+
+    def _scalar(self, node: Node, path: FieldPath, line: int) -> Any:  # noqa: ANN401 - any YAML
+        try:
+            return self._construct(node)
+        except (LookupError, TypeError, ValueError):  # what looks like a date, and is none
+            text = str(node.value)
+            shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+            message = f"found {shown!r}, which is no value of the kind that it looks like"
+            self._written.problems.append(Problem(line, path, f"{message}; put it in quotes"))
+            return text
 
     def _members(
         self, node: MappingNode, path: FieldPath, around: tuple[Node, ...]
@@ -99,6 +131,10 @@ class _Reader:
                 )
                 continue
             key = str(key_node.value)
+            if str(key_node.tag).endswith(":merge"):
+                message = "found a merge, expected keys; write out what it stands for"
+                self._written.problems.append(Problem(line, (*path, key), message))
+                continue
             if key in seen:
                 message = f"found twice, first in line {seen[key]}; keep one of them"
                 self._written.problems.append(Problem(line, (*path, key), message))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -22,6 +23,7 @@ from certs.bundle import (
     secret_data,
 )
 from certs.leaf import issue_leaf, leaf_fault, service_names
+from tests.certs.damage import each_with_another_bit
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LIFETIMES = Lifetimes(authority=timedelta(days=90), leaf=timedelta(days=9))
@@ -191,6 +193,25 @@ def test_every_way_to_be_unfit_has_its_reason(
 
     assert found is not None
     assert re.search(reason, found), found
+
+
+@pytest.mark.filterwarnings("ignore:Parsed a serial number")
+@pytest.mark.parametrize("key", ["ca.crt", "ca.key", "previous.crt"])
+def test_one_wrong_bit_is_a_fault_or_bears_signing_with(passed_on: Authority, key: str) -> None:
+    """Nothing that a hand may do to the Secret ends the replicas that read it."""
+    data = secret_data(passed_on)
+    faults = 0
+    for pem in each_with_another_bit(data[key]):
+        if fault({**data, key: pem}) is not None:
+            faults += 1
+            continue
+        found = parse({**data, key: pem})
+        assert ca_bundle(found)
+        due(found, day(61))
+        with suppress(CertificateError):  # it may say that it ended
+            issue_leaf(found, NAMES, lifetimes=LIFETIMES, now=day(61))
+
+    assert faults
 
 
 def test_a_leaf_in_the_place_of_an_authority_is_unfit(young: Authority) -> None:

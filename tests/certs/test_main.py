@@ -5,6 +5,7 @@ import ssl
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
 
@@ -12,10 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from certs.__main__ import app, main
-from certs.authority import CertificateError
+from certs.authority import CertificateError, create_authority
 from certs.served import Address
+from tests.certs.damage import OTHER_KIND, OTHER_VERSION, replaced
 
 run = CliRunner()
+
+PAIR = create_authority("a", now=datetime.now(UTC), lifetime=timedelta(days=1))
 
 
 def written(folder: Path, *extra: str) -> Path:
@@ -25,6 +29,13 @@ def written(folder: Path, *extra: str) -> Path:
     done = run.invoke(app, argv, catch_exceptions=False)
     assert done.exit_code == 0
     return out
+
+
+# The second one has a name whose text is of no known kind.
+UNREADABLE = (
+    replaced(PAIR.certificate_pem, *OTHER_VERSION),
+    replaced(PAIR.certificate_pem, "0c016130", "0d016130"),
+)
 
 
 def test_a_server_can_serve_with_the_files(tmp_path: Path) -> None:
@@ -69,6 +80,8 @@ def test_check_explains_each_certificate_and_never_shows_a_key(tmp_path: Path) -
         (b"junk", "found no PEM block"),
         (b"-----BEGIN CERTIFICATE-----\njunk\n-----END CERTIFICATE-----\n", "damaged certificate"),
         (b"-----BEGIN PRIVATE KEY-----\njunk\n-----END PRIVATE KEY-----\n", "damaged private key"),
+        *((pem, "damaged certificate") for pem in UNREADABLE),
+        (replaced(PAIR.key_pem, *OTHER_KIND), "damaged private key"),
         (None, "No such file"),
     ],
 )
@@ -137,12 +150,15 @@ def test_check_asks_a_server_and_tries_a_bundle(server: tuple[str, Path]) -> Non
         ("other/new/ca.crt", "a.b.svc", "the bundle does not fit"),
         ("new/ca.crt", "c.d.svc", "Hostname mismatch"),
         ("new/tls.key", "a.b.svc", "no readable certificate"),
+        # What is left of a caBundle that nobody wrote, decoded.
+        ("new/empty", "a.b.svc", "no readable certificate"),
     ],
 )
 def test_a_bundle_that_does_not_fit_is_an_error(
     tmp_path: Path, server: tuple[str, Path], bundle: str, name: str, message: str
 ) -> None:
     written(tmp_path / "other")
+    (server[1] / "empty").touch()
     argv = ["check", "--connect", server[0], "--bundle", str(tmp_path / bundle), "--name", name]
 
     done = run.invoke(app, argv)

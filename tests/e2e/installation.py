@@ -68,11 +68,10 @@ class Site:
         """Return the webhook's Deployment."""
         return self.api.get("deployments", NAME, namespace=SYSTEM_NAMESPACE)
 
-    def bundle(self) -> str:
-        """Return the registered caBundle, empty where there is none."""
+    def bundle(self) -> str | None:
+        """Return the registered caBundle; None where there is none."""
         [hook] = self.api.get(HOOKS, NAME)["webhooks"]
-        bundle: str = hook["clientConfig"].get("caBundle", "")
-        return bundle
+        return hook["clientConfig"].get("caBundle") or None
 
     def nodes_of_both_replicas(self) -> set[str] | None:
         """Return where the replicas run; None unless there are two and both run."""

@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from hami_dra.kube.errors import ApiError
+from hami_dra.kube.ledgers import Ledgers
 from hami_dra.lab import webhook
 from hami_dra.lab.api import Api
 from hami_dra.lab.cluster import Cluster
@@ -18,6 +19,7 @@ from hami_dra.lab.nodes import add_node, remove_node
 from hami_dra.lab.scene import start_kubelet
 from hami_dra.lab.wait import PATIENCE_S, until
 from hami_dra.migration.registration import GUARD_NAME, NAME, SYSTEM_NAMESPACE
+from hami_dra.quota.ledger import Ledger
 from tests.e2e.conftest import LOGS
 from tests.e2e.installation import CERT_MANAGER, HOOKS, Site, replica
 from tests.e2e.world import PATIENCE, pod
@@ -197,6 +199,18 @@ def test_what_does_not_get_ready_is_explained_and_not_registered(site: Site) -> 
     assert legacy["metadata"]["name"] == "legacy"
 
 
+def test_agents_that_cannot_be_created_are_explained(site: Site) -> None:
+    site.install()
+    with replica(site):
+        until(site.bundle, what="the bundle is written")
+
+        done = site.run("install", "--runtime-class", "nvidia", "--timeout", "10")
+
+    assert done.exit_code == 3
+    assert "daemonset.apps/hami-dra-node was not ready" in done.stderr
+    assert 'RuntimeClass "nvidia" not found' in done.stderr
+
+
 def test_without_cert_manager_nothing_is_changed(site: Site) -> None:
     site.cluster.kubectl("delete", "crd", "issuers.cert-manager.io")
     before = site.everything()
@@ -242,6 +256,23 @@ def test_what_somebody_else_set_is_taken_only_when_told(site: Site) -> None:
     assert "deployment.apps/hami-dra-webhook configured" in site.install("--force-conflicts")
 
 
+@pytest.mark.parametrize("command", [("install", "--no-wait"), ("uninstall", "--yes")])
+def test_another_namespace_than_that_of_the_installation_changes_nothing(
+    site: Site, command: tuple[str, ...]
+) -> None:
+    """Half of it would be in the one, and half in the other."""
+    site.install("--namespace", "gpu")
+    before = site.everything()
+
+    done = site.run(*command)
+
+    assert done.exit_code == 1
+    assert "hami-dra is in the namespace gpu" in done.stderr
+    assert "--namespace gpu" in done.stderr
+    assert site.everything() >= before
+    assert site.run("uninstall", "--yes", "--namespace", "gpu").exit_code == 0
+
+
 def test_a_namespace_of_somebody_else_stays_as_it_is(site: Site) -> None:
     labels = {"team": "gpu"}
     site.api.create("namespaces", {"metadata": {"name": "shared", "labels": labels}})
@@ -254,6 +285,11 @@ def test_a_namespace_of_somebody_else_stays_as_it_is(site: Site) -> None:
         }
         path = "/api/v1/namespaces/shared/secrets"
         site.api.run(lambda session: session.create(path, secret))
+        assert site.api.run(
+            lambda session: Ledgers(session, "shared", overdue_s=90).write(
+                "default", None, Ledger()
+            )
+        )
 
         done = site.run("uninstall", "--yes", "--namespace", "shared")
 

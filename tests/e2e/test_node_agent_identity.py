@@ -19,6 +19,7 @@ from tests.node import account
 pytestmark = pytest.mark.cluster
 
 OURS, THEIRS = "agent-node-1", "agent-node-2"
+POOL_OF_THEIRS = {"name": THEIRS, "generation": 9, "resourceSliceCount": 1}
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,8 @@ def test_it_writes_the_slices_of_its_own_node(shared_scene: Scene, agent: Path) 
         (a_slice(THEIRS), "may write slices of that node alone"),
         (a_slice(OURS, nodeName=None, allNodes=True), "may write slices of that node alone"),
         (a_slice(OURS, driver="gpu.nvidia.com"), "of its own driver alone"),
+        # What is taken of a card is counted by pool and card, on whatever node.
+        (a_slice(OURS, pool=POOL_OF_THEIRS), "may write the pool of that node alone"),
     ],
 )
 def test_it_writes_no_others(shared_scene: Scene, agent: Path, body: Json, expected: str) -> None:
@@ -89,6 +92,17 @@ def test_it_neither_changes_nor_removes_those_of_another_node(
 
     assert "that node alone" in replaced
     assert "that node alone" in deleted
+
+
+def test_it_removes_what_another_one_left_of_its_node(shared_scene: Scene, agent: Path) -> None:
+    left = a_slice(OURS, pool=POOL_OF_THEIRS)
+    shared_scene.api.create("resourceslices", left)
+    name = left["metadata"]["name"]
+
+    changed = write(shared_scene, agent, "replace", body=left)
+
+    assert "may write the pool of that node alone" in changed
+    assert write(shared_scene, agent, "delete", "resourceslice", name) == ""
 
 
 def test_a_token_that_belongs_to_no_pod_writes_nothing(shared_scene: Scene, agent: Path) -> None:

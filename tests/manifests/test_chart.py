@@ -143,6 +143,23 @@ def test_every_value_of_the_pods_arrives() -> None:
     assert container["ports"][0]["containerPort"] == 10250
 
 
+@pytest.mark.parametrize(
+    ("host", "rolling"),
+    [
+        ("true", {"maxSurge": 0, "maxUnavailable": 1}),
+        ("false", {"maxSurge": 1, "maxUnavailable": 0}),
+    ],
+)
+def test_a_port_that_a_node_has_once_is_given_back_before_the_next_replica_takes_it(
+    host: str, rolling: Json
+) -> None:
+    """With as many nodes as replicas, one more of them could never be placed."""
+    found = rendered(f"--set=hostNetwork={host}")
+
+    spec = found[("Deployment", NAMESPACE, "hami-dra-webhook")]["spec"]
+    assert spec["strategy"]["rollingUpdate"] == rolling
+
+
 def test_every_value_of_the_agent_arrives() -> None:
     agent = {
         "settings": {"HAMI_DRA_NODE_DEVICES": "simulated", "HAMI_DRA_NODE_COUNT": 2},

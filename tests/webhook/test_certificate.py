@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from certs.authority import KeyPair, Usage, create_authority, issue
+from tests.certs.damage import OTHER_VERSION, replaced
 from webhook.certificate import Certificate, UnusableCertificateError
 from webhook.certificates.files import CertificateFileError, CertificateFiles
 from webhook.certificates.metrics import CertificateCollector
@@ -80,6 +81,10 @@ async def test_new_connections_see_the_new_certificate(certificate: Certificate)
         (KeyPair(OTHER.certificate_pem, b"junk"), "TLS refuses"),
         (KeyPair(b"junk", OTHER.key_pem), "no readable certificate"),
         (KeyPair(b"", b""), "no readable certificate"),
+        (
+            KeyPair(replaced(OTHER.certificate_pem, *OTHER_VERSION), OTHER.key_pem),
+            "no readable certificate",
+        ),
         (new_leaf(LIFETIME, now=NOW - 2 * LIFETIME), "ended at"),
     ],
 )

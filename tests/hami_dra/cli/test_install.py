@@ -124,11 +124,12 @@ def test_nothing_is_deleted_without_a_person_who_agrees(tmp_path: Path) -> None:
     assert guards.startswith("  validatingadmissionpolicyb")
 
 
-def test_a_dry_run_of_a_removal_lists_the_secrets_too() -> None:
+def test_a_dry_run_of_a_removal_lists_what_replicas_wrote_too() -> None:
     done = run("uninstall", "--dry-run", "--namespace", "gpu")
 
     assert done.exit_code == 0
     assert "  secret/hami-dra-webhook-ca\n" in done.stdout
+    assert "  configmap/hami-dra-quota-NAMESPACE, of each with a quota\n" in done.stdout
     lines = done.stdout.splitlines()
     assert set(lines[-2:]) == {
         f"  namespace/{name}, if hami-dra made it" for name in ("gpu", AGENT)

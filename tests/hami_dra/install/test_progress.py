@@ -104,9 +104,53 @@ def test_complaints_are_those_of_the_cluster() -> None:
         {"metadata": {"name": "d"}},
     ]
 
-    assert list(complaints(deployment(conditions=[failing]), pods)) == [
+    assert list(complaints(deployment(conditions=[failing]), pods, ())) == [
         'pods "webhook-1" is forbidden: exceeded quota',
         "pod a: 0/3 nodes are available",
         "pod b: ImagePullBackOff: not found",
         "pod c: webhook runs and is not ready; see its log",
     ]
+
+
+def warning(uid: str, message: str, *, last: str) -> Json:
+    return {"type": "Warning", "involvedObject": {"uid": uid}, "message": message, **seen(last)}
+
+
+def seen(last: str) -> Json:
+    return {"lastTimestamp": last, "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}
+
+
+EVENTS: list[Json] = [
+    warning("agents", 'RuntimeClass "nvidia" not found', last="2026-01-01T00:09:00Z"),
+    warning("agents", "before it was another one", last="2026-01-01T00:02:00Z"),
+    {**warning("agents", "created pod: a", last="2026-01-01T00:10:00Z"), "type": "Normal"},
+    warning("a", 'secret "tls" not found', last="2026-01-01T00:03:00Z"),
+    {
+        **warning("a", "before", last=""),
+        "lastTimestamp": None,
+        "eventTime": "2026-01-01T00:01:00.000000Z",
+    },
+]
+
+
+def test_why_pods_of_a_daemon_set_are_not_created_is_said_by_events() -> None:
+    """It has no condition that would say so."""
+    agents = daemon_set(updatedNumberScheduled=1)
+    agents["metadata"]["uid"] = "agents"
+
+    assert list(complaints(agents, [], EVENTS)) == ['RuntimeClass "nvidia" not found']
+    agents["status"]["updatedNumberScheduled"] = 3
+    assert list(complaints(agents, [], EVENTS)) == [], "that was before"
+
+
+def test_what_a_container_waits_for_without_a_word_is_said_by_events() -> None:
+    creating = {"name": "webhook", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    pod: Json = {
+        "metadata": {"name": "a", "uid": "a"},
+        "status": {"containerStatuses": [creating]},
+    }
+
+    assert list(complaints(deployment(), [pod], EVENTS)) == [
+        'pod a: ContainerCreating: secret "tls" not found'
+    ]
+    assert list(complaints(deployment(), [pod], ())) == ["pod a: ContainerCreating"]

@@ -185,7 +185,7 @@ def test_a_chip_with_other_numbers_overrides_its_preset() -> None:
 def test_a_chip_that_no_preset_knows_is_written_out() -> None:
     """A later chip keeps its own names, and comes in pairs only if it says so."""
     later = {"chipName": 920, "commonWord": "Ascend920", "resourceName": "huawei.com/Ascend920"}
-    pair = {**later, "commonWord": "Ascend930", "resourceName": "b", "superPod": True}
+    pair = {**later, "commonWord": "Ascend930", "resourceName": "b/c", "superPod": True}
     policy, _ = imported({"vnpus": [later, pair]})
 
     one, two = policy.families

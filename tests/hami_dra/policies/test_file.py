@@ -88,6 +88,15 @@ def test_json_is_yaml() -> None:
         ("hints: {weights: [a]}\n", "3: hints.weights: found a list, expected text"),
         ("hints:\n", "3: hints: found nothing, expected an object"),
         ("hideCards: {}\n", "3: hideCards: found an object, expected true or false"),
+        ("kubernetes: 2026-02-30\n", "3: kubernetes: found '2026-02-30', which is no value of"),
+        ("legacySchedulers: [2026-13-01]\n", "3: legacySchedulers[0]: found '2026-13-01', which"),
+        ("runtimeClass: 2026-01-02\n", "3: runtimeClass: found 2026-01-02, expected text"),
+        ("hideCards: !!bool x\n", "3: hideCards: found 'x', which is no value of the kind"),
+        ("families: [{coreUnits: !!int x}]\n", "coreUnits: found 'x', which is no value of"),
+        (
+            f"families: [{{coreUnits: {'9' * 5000}}}]\n",
+            "found '99999999999999999999…', which is no",
+        ),
     ],
 )
 def test_a_wrong_field_is_named_with_line_path_and_remedy(text: str, said: str) -> None:
@@ -117,6 +126,71 @@ def test_what_is_no_document_is_refused_with_line_and_column(text: str, said: st
     assert said in found
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("families: [{resources: {count: gpu}}]\n", "resources.count: found 'gpu', expected a res"),
+        ("families: [{resources: {memory: a.b/c d}}]\n", "resources.memory: found 'a.b/c d', exp"),
+        ("families: [{annotations: {useType: a//b}}]\n", "annotations.useType: found 'a//b', exp"),
+        ("families: [{deviceClass: HAMi}]\n", "deviceClass: found 'HAMi', expected a name such as"),
+        ("families: [{migDeviceClass: a_b}]\n", "migDeviceClass: found 'a_b', expected a name"),
+        (f"families: [{{driver: {'a' * 64}}}]\n", "expected a driver such as gpu.example.com"),
+        ("families: [{entryPrefix: GPU_}]\n", "entryPrefix: found 'GPU_', expected lower-case"),
+        ("families: [{entryPrefix: ''}]\n", "entryPrefix: found '', expected lower-case"),
+        ("families: [{typeAttribute: a-b}]\n", "typeAttribute: found 'a-b', expected a word"),
+        ("families: [{capacities: {memory: a.b/m}}]\n", "capacities.memory: found 'a.b/m', exp"),
+        ("families: [{visibleVariable: A=B}]\n", "visibleVariable: found 'A=B', expected print"),
+        ("families: [{coresRequire: {name: a b, value: x}}]\n", "coresRequire.name: found 'a b'"),
+        ("hints: {weights: '\\U0001F600/a'}\n", "hints.weights: found"),
+        ("runtimeClass: NVIDIA\n", "3: runtimeClass: found 'NVIDIA', expected a name such as"),
+    ],
+)
+def test_a_name_that_the_api_server_refuses_is_told_before_a_pod_is_refused(
+    text: str, said: str
+) -> None:
+    """Or every pod of the family would be refused, by messages about claims."""
+    (found,) = problems(text)
+
+    assert said in found
+
+
+def test_every_name_that_the_api_server_takes_may_be_one() -> None:
+    """Odd ones too."""
+    policy = parse(
+        HEAD
+        + "families: [{resources: {count: 0.a/B_c.d-1, memory: ''}, driver: GPU.example.com,"
+        + " annotations: {useType: Example.COM/Use_Type, mode: ''}, entryPrefix: 1g-2}]\n",
+        "p.yaml",
+    )
+
+    assert policy.families[0].resources.count == "0.a/B_c.d-1"
+
+
+def bomb(levels: int) -> str:
+    """Write a few lines that hold ten to the power of levels values."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    for level in range(1, levels):
+        inner = ", ".join([f"*a{level - 1}"] * 10)
+        lines.append(f"a{level}: &a{level} [{inner}]")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (bomb(10), "found more than 100000 values, expected the few of a policy"),
+        ("a: " + "[" * 1000, "nested too deeply"),
+        ("a: " + "[" * 1000 + "]" * 1000, "nested too deeply"),
+        ("a: " + "{b: " * 1000 + "}" * 1000, "nested too deeply"),
+    ],
+)
+def test_what_nobody_could_hold_in_memory_is_refused(text: str, said: str) -> None:
+    """A few lines may stand for more than a machine holds."""
+    (found,) = problems(text)
+
+    assert said in found
+
+
 def test_version_and_kind_are_required() -> None:
     """A file that does not say what it is, or says something else, is not a policy."""
     assert problems("apiVersion: v1\n", head="") == [
@@ -137,6 +211,13 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file() -> None:
 def test_an_alias_of_what_is_around_it_is_refused() -> None:
     """A document without an end has no meaning."""
     assert "3: hints.x: found an alias of what is around" in problems("hints: &h\n  x: *h\n")[0]
+
+
+def test_a_merge_is_refused_and_not_taken_for_a_key() -> None:
+    """An import of HAMi's configuration would lose what it brings in."""
+    assert problems("families: [{<<: {defaultMemory: 5}}]\n") == [
+        "3: families[0].<<: found a merge, expected keys; write out what it stands for"
+    ]
 
 
 def test_a_resource_belongs_to_one_family() -> None:

@@ -18,15 +18,18 @@ from hami_dra.policies.render import render
 texts = st.text(max_size=20) | st.sampled_from(
     ["yes", "null", "1.30", "a: b", "# c", "-", " x ", "~"]
 )
+names = st.sampled_from(["", "a", "no", "1.30", "null", "gpu.example.com", "1-2.3-4"])
+resources = st.sampled_from(["", "a.b/c", "0.1/2", "example.com/No_1.x-y"])
+words = st.sampled_from(["", "slots", "null", "Yes", "_1"])
 sizes = st.sampled_from([1, 102, 103, 128, 1021, 1022, 1023, 1024, 1025])
 families = st.builds(
     Family,
     name=texts,
-    resources=st.builds(ResourceNames, count=texts),
-    capacities=st.builds(Capacities, slots=texts),
-    device_class=texts,
+    resources=st.builds(ResourceNames, count=resources),
+    capacities=st.builds(Capacities, slots=words),
+    device_class=names,
     memory_steps=st.lists(st.integers(0, INT32_MAX), max_size=3).map(tuple),
-    cores_require=st.none() | st.builds(RequiredAnnotation, name=texts, value=texts),
+    cores_require=st.none() | st.builds(RequiredAnnotation, name=names, value=texts),
     count_means=st.sampled_from(["cards", "slices"]),
     requests_suffice=st.booleans(),
 )
