@@ -121,7 +121,10 @@ Wait = Annotated[
     typer.Option(help="Register the webhook only when it is ready, and see that it is trusted."),
 ]
 Timeout = Annotated[
-    int, typer.Option(metavar="SECONDS", min=1, help="How long to wait for one object.")
+    int,
+    typer.Option(
+        metavar="SECONDS", min=1, help="How long to wait for one object that gets no further."
+    ),
 ]
 ForceConflicts = Annotated[
     bool,

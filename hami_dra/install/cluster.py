@@ -10,7 +10,7 @@ from hami_dra.install.admission import PART_OF
 from hami_dra.install.holders import holders
 from hami_dra.install.manifests import is_needed_by_pods, title
 from hami_dra.install.order import Stages
-from hami_dra.install.progress import complaints, lacks, works_at_once
+from hami_dra.install.progress import Standstill, complaints, lacks, works_at_once
 from hami_dra.kube.errors import ConflictError, NotFoundError
 from hami_dra.kube.ledgers import SELECTOR
 from hami_dra.kube.pages import pages
@@ -53,7 +53,7 @@ class Installer:
         session: the API server.
         say: told what was done, in lines.
         note: told what is waited for, in lines.
-        timeout_s: how long to wait for one object; None to wait for nothing.
+        timeout_s: how long to wait for one object that gets no further; None to wait for nothing.
         force: take fields that others own.
         every_s: between two looks at what is waited for.
     """
@@ -178,11 +178,11 @@ class Installer:
         if self.timeout_s is None or works_at_once(item):
             return
         path = await self._discovery.path(item)
-        end = time.monotonic() + self.timeout_s
+        standstill = Standstill(self.timeout_s)
         told, told_at = "", 0.0
         while found := lacks(await self.session.get(path)):
             now = time.monotonic()
-            if now >= end:
+            if standstill.is_reached(found, now):
                 raise NotReadyError(await self._explain(item, found))
             if found != told or now - told_at >= _REMIND_S:
                 told, told_at = found, now
@@ -191,7 +191,7 @@ class Installer:
 
     async def _explain(self, item: Json, found: str) -> str:
         """Say what an object lacks, and what the cluster says of its pods."""
-        lines = [f"{title(item)} was not ready within {self.timeout_s:g} s: {found}"]
+        lines = [f"{title(item)} got no further for {self.timeout_s:g} s: {found}"]
         if "template" in item.get("spec", {}):
             namespace = item["metadata"]["namespace"]
             labels = item["spec"]["selector"]["matchLabels"]

@@ -16,6 +16,29 @@ def lacks(item: Json) -> str:
     return "" if works_at_once(item) else _LACKS[item["kind"]](item)
 
 
+class Standstill:
+    """Tells when nothing new has been said of an object for too long.
+
+    A large cluster is given its agents some nodes at a time, which as a whole takes as long as it
+    has nodes.
+
+    Args:
+        limit_s: how long that may last.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._said: set[str] = set()
+        self._since = 0.0
+
+    def is_reached(self, lack: str, now: float) -> bool:
+        """Take in what an object lacks now; saying once more what was said before is no news."""
+        if lack not in self._said:
+            self._said.add(lack)
+            self._since = now
+        return now - self._since >= self._limit_s
+
+
 def _deployment(item: Json) -> str:
     status = item.get("status") or {}
     if status.get("observedGeneration", 0) < item["metadata"]["generation"]:

@@ -41,7 +41,7 @@ class Place:
     Attributes:
         context: a context of the kubeconfig; None for its current one.
         kubeconfig: a file; None to search as kubectl does.
-        timeout_s: how long to wait for one object; None to wait for nothing.
+        timeout_s: how long to wait for one object that gets no further; None to wait for nothing.
     """
 
     context: str | None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hami_dra.install.progress import complaints, lacks
+from hami_dra.install.progress import Standstill, complaints, lacks
 from hami_dra.migration import Json
 
 
@@ -154,3 +154,13 @@ def test_what_a_container_waits_for_without_a_word_is_said_by_events() -> None:
         'pod a: ContainerCreating: secret "tls" not found'
     ]
     assert list(complaints(deployment(), [pod], ())) == ["pod a: ContainerCreating"]
+
+
+def test_what_gets_further_is_waited_for_and_what_goes_back_and_forth_is_not() -> None:
+    standstill = Standstill(300)
+
+    assert not standstill.is_reached("1 of 9 pods are ready", 0)
+    assert not standstill.is_reached("2 of 9 pods are ready", 299)
+    assert not standstill.is_reached("1 of 9 pods are ready", 300)
+    assert not standstill.is_reached("2 of 9 pods are ready", 598)
+    assert standstill.is_reached("1 of 9 pods are ready", 599)
