@@ -241,10 +241,16 @@ class ClusterQuotas:
         )
 
     def _used(self, namespace: str) -> Amounts:
-        """Return what the namespace takes, with what is admitted and not shown yet."""
+        """Return what the namespace takes, with what is admitted and not shown yet.
+
+        What is overdue is left out: it is given back when the next claim is decided, and while it
+        kept pods out, no claim would come.
+        """
         stored = self._ledgers.cached(namespace)
         ledger = (stored and stored.ledger) or Ledger()
-        return self._cached(namespace).used_with(ledger)
+        overdue = self._ledgers.overdue(namespace)
+        expected = {uid: one for uid, one in ledger.reserved.items() if uid not in overdue}
+        return self._cached(namespace).used_with(Ledger(ledger.through, expected))
 
     def _look_for(self) -> None:
         """Take in which reserved claims have not shown themselves yet."""
