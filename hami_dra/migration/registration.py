@@ -151,8 +151,7 @@ def _asks(policy: Policy) -> str:
     Families without a DeviceClass are left alone, so their pods must not depend on us either.
     Zero does not count: a LimitRange makes us write it (ruling 20), and it asks for nothing.
     """
-    converted = (family for family in policy.families if family.device_class)
-    names = sorted({name for family in converted for name in family.managed_names})
+    names = sorted(policy.converted_names)
     return (
         "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,"
         " [c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})].exists(amounts,"

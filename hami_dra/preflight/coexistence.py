@@ -16,9 +16,11 @@ _HAMI_WEBHOOK: Final = "vgpu.hami.io"
 
 def device_plugin(evidence: Evidence, policy: Policy) -> Verdict:
     """Have no node whose cards a device plugin gives away too."""
-    managed = set(policy.managed_names)
+    converted = set(policy.converted_names)
     plugged = {
-        node.name: names(n for n in managed & node.allocatable.keys() if _some(node.allocatable[n]))
+        node.name: names(
+            n for n in converted & node.allocatable.keys() if _some(node.allocatable[n])
+        )
         for node in known(evidence.nodes)
     }
     plugged = {name: resources for name, resources in plugged.items() if resources}

@@ -33,7 +33,7 @@ def device_class(evidence: Evidence, policy: Policy) -> Verdict:
 def extended_resource_name(evidence: Evidence, policy: Policy) -> Verdict:
     """Have no class that gives whole cards to pods that nobody converted (ruling 29)."""
     ours = {family.device_class for family in _converted(policy)}
-    managed = set(policy.managed_names)
+    managed = set(policy.converted_names)
     found = {
         each["metadata"]["name"]: each["spec"]["extendedResourceName"]
         for each in known(evidence.classes)

@@ -13,6 +13,7 @@ from tests.hami_dra.preflight.evidence import (
     NOW,
     POLICY,
     another,
+    claims_registration,
     client_config,
     device_class,
     leaf,
@@ -39,6 +40,11 @@ def limits(**sections: object) -> dict[str, Any]:
 
 
 GPU = {"nvidia.com/gpu": "2"}
+
+
+def quota(key: str = "limits.nvidia.com/gpumem", **more: object) -> dict[str, Any]:
+    return {"quotas": [named("q", hard={key: "8000"}, **more)]}
+
 
 BROKEN: dict[str, tuple[dict[str, Any], str, Status, str, str]] = {
     "no DRA at all": (
@@ -276,5 +282,30 @@ BROKEN: dict[str, tuple[dict[str, Any], str, Status, str, str]] = {
             "validating": None,
         },
         "resource-quotas", FAIL, "team/q name converted resources", "hami-dra install",
+    ),
+    "claims are told to nobody": (
+        {**quota(), "validating": {"metadata": {}}},
+        "resource-quotas", FAIL, "nothing enforces them", "hami-dra install",
+    ),
+    "other claims are told": (
+        {**quota(), "validating": claims_registration(Policy(families=()))},
+        "resource-quotas", FAIL, "matchConditions of the registration", "--policy FILE",
+    ),
+    "claims of some namespaces are told": (
+        {**quota(), "validating": claims_registration(namespaceSelector={}, rules=[])},
+        "resource-quotas", FAIL, "namespaceSelector, rules of the registration", "install",
+    ),
+    "claims go past a webhook that is away": (
+        {**quota(), "validating": claims_registration(failurePolicy="Ignore")},
+        "resource-quotas", WARN, "not while it is away", '"value":"Fail"',
+    ),
+    "a key that no claim is measured by": (
+        quota("limits.nvidia.com/gpumem-percentage"),
+        "resource-quotas", WARN, "q are not held as they are written: limits.nvidia.com/gpumem-p",
+        "-n team edit resourcequota q",
+    ),
+    "a quota for a class of work": (
+        quota(scopes=["NotTerminating"]),
+        "resource-quotas", WARN, "claims have no scope (NotTerminating)", "QUOTAS.md",
     ),
 }  # fmt: skip

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from hami_dra.migration import Family, Policy
+from hami_dra.migration.presets import PRESETS
 from hami_dra.preflight.checks import CHECKS
+from hami_dra.preflight.collect import node_of
 from hami_dra.preflight.evidence import Evidence, Hidden
 from hami_dra.preflight.fact import Check, Fact, Status, judge_each, names
 from tests.hami_dra.preflight.broken import ADMISSION, BROKEN, MANY_SIZES, WARN
@@ -15,6 +17,7 @@ from tests.hami_dra.preflight.evidence import (
     NOW,
     POLICY,
     another,
+    device_class,
     good,
     named,
     pools,
@@ -89,6 +92,29 @@ def test_quotas_with_the_webhook_and_webhooks_with_the_guard_pass() -> None:
 
     assert found["resource-quotas"].found == "team/q, enforced by the webhook"
     assert found["webhook-order"].found == "zz come after ours, which is called again"
+
+
+def test_what_is_not_converted_is_left_to_its_device_plugin() -> None:
+    """The API server counts and bounds it itself, and its device plugin has to stay."""
+    policy = Policy(families=(*POLICY.families, PRESETS["enflame"]))
+    name = "enflame.com/gcu"
+    allocatable = {"status": {"allocatable": {name: "8"}}, "metadata": {"name": "n1"}}
+    evidence = good(
+        nodes=[node_of(allocatable)],
+        classes=[device_class(), device_class("gcu", "gcu", name)],
+        limit_ranges=[named("lr", limits=[{"min": {name: "1"}, "default": {name: "1"}}])],
+        quotas=[named("q", hard={f"requests.{name}": "8"})],
+        validating=None,
+    )
+
+    for id_ in ("device-plugin", "extended-resource-name", "limit-ranges", "resource-quotas"):
+        assert facts(evidence, policy)[id_].status is Status.PASS
+
+
+def test_a_quota_without_a_prefix_is_counted_by_nobody() -> None:
+    evidence = good(quotas=[named("q", hard={"nvidia.com/gpu": "8"})], validating=None)
+
+    assert facts(evidence)["resource-quotas"].status is Status.PASS
 
 
 def test_a_service_is_judged_by_what_the_api_server_says_of_it() -> None:
