@@ -74,11 +74,19 @@ BROKEN: dict[str, tuple[dict[str, Any], str, Status, str, str]] = {
     ),
     "capacity refused": (
         {"capacity": Probe(None, "is invalid")},
-        "consumable-capacity", FAIL, "refused: is invalid", "--feature-gates",
+        "consumable-capacity", FAIL, "refused: is invalid", "what the message says",
     ),
     "no alternatives": (
         {"alternatives": Probe(None, "exactly one of")},
         "prioritized-list", WARN, "exactly one of", "DRAPrioritizedList=true",
+    ),
+    "alternatives refused for another reason": (
+        {"alternatives": Probe(None, 'namespaces "tema" not found')},
+        "prioritized-list", WARN, '"tema" not found', "--namespace NAME",
+    ),
+    "alternatives dropped": (
+        {"alternatives": template({})},
+        "prioritized-list", WARN, "drops alternatives", "DRAPrioritizedList=true",
     ),
     "throttled": (
         {"rate": Rate(150, 1.2, 13.5)},
@@ -212,6 +220,14 @@ BROKEN: dict[str, tuple[dict[str, Any], str, Status, str, str]] = {
     ),
     "refused for another reason": (
         {"pod": Probe(None, "because")}, "webhook-answers", FAIL, "because", "what the message",
+    ),
+    "not trusted with claims": (
+        {"claim": Probe(None, 'failed calling webhook "claims.hami-dra.io": tls: x509: unknown')},
+        "claims-admitted", FAIL, "claims.hami-dra.io", "hami-dra-certs check",
+    ),
+    "not there for claims": (
+        {"claim": Probe(None, "failed calling webhook: connection refused")},
+        "claims-admitted", FAIL, "connection refused", "kubectl -n hami-dra-system get pods",
     ),
     "no bundle": (
         {"mutating": [registration(clientConfig={})]},

@@ -120,6 +120,7 @@ def good(**changed: object) -> Evidence:
         "limit_ranges": [],
         "quotas": [],
         "pod": Probe({"spec": {"resourceClaims": [{"name": "gpu-probe"}]}}),
+        "claim": Probe({"spec": {}}),
         "served": Served(leaf(), "", {"missing": []}),
         "rate": Rate(150, 1.2, 3.0),
     }

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from hami_dra.migration import Family, Policy
+from hami_dra.migration.names import DRIVER
 from hami_dra.migration.presets import PRESETS
+from hami_dra.node.devices import resource_slice
+from hami_dra.node.simulated import cards
 from hami_dra.preflight.checks import CHECKS
-from hami_dra.preflight.collect import node_of
+from hami_dra.preflight.collect import node_of, pool_of
 from hami_dra.preflight.evidence import Evidence, Hidden
 from hami_dra.preflight.fact import Check, Fact, Status, judge_each, names
 from tests.hami_dra.preflight.broken import ADMISSION, BROKEN, MANY_SIZES, WARN
@@ -62,6 +65,59 @@ def test_more_sizes_than_a_claim_can_list_are_a_warning(monkeypatch: pytest.Monk
     assert fact.status is WARN
     assert fact.found.startswith("3 sizes: 23034 MiB, ")
     assert "MiB instead of percent" in fact.fix
+
+
+def test_sizes_are_counted_for_each_vendor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools of two drivers are named alike, by their node, and have generations of their own."""
+    monkeypatch.setattr("hami_dra.preflight.devices.MOST_SIZES", 1)
+    other = Family(name="other", device_class="other.example", driver="other.example")
+    names_ = {key: f"other.example/{key}" for key in type(other.resources).model_fields}
+    resources = other.resources.model_copy(update=names_)
+    policy = Policy(families=(*POLICY.families, other.model_copy(update={"resources": resources})))
+    [ours], [large] = pools(), pools("a100-80g")
+    theirs = replace(
+        large,
+        driver="other.example",
+        sizes=replace(large.sizes, generation=large.sizes.generation + 5),
+    )
+
+    both = facts(good(pools=[ours, theirs]), policy)["card-sizes"]
+    one = facts(good(pools=[ours]), policy)["card-sizes"]
+
+    assert (both.status, both.found) == (Status.PASS, "1 size: 23034 MiB; 1 size: 81920 MiB")
+    assert (one.status, one.found) == (WARN, "no size of a shareable card")
+
+
+def test_without_percentages_no_size_is_needed() -> None:
+    family = Family()
+    resources = family.resources.model_copy(update={"percentage": ""})
+    policy = Policy(families=(family.model_copy(update={"resources": resources}),))
+
+    assert facts(good(pools=[]), policy)["card-sizes"].status is Status.PASS
+
+
+def test_partitions_beside_shared_cards_hide_no_capacity() -> None:
+    item = resource_slice(cards("l4-24g", 2, "n1"), node="n1", node_uid="u", driver=DRIVER)
+    shared, partition = item["spec"]["devices"]
+    del partition["allowMultipleAllocations"]
+    partition["capacity"] = {"memory": shared["capacity"]["memory"]}
+
+    fact = facts(good(pools=[pool_of(item)]))["driver-profile"]
+
+    assert (fact.status, fact.found) == (Status.PASS, "profile hami-dra")
+
+
+def test_the_class_of_partitions_must_be_there_too() -> None:
+    family = Family(mig_device_class="mig.example")
+    policy = Policy(families=(family,))
+    classes = [device_class(), device_class("mig.example", "gpu.nvidia.com")]
+
+    absent = facts(good(), policy)["device-class"]
+    there = facts(good(classes=classes), policy)["device-class"]
+
+    assert (absent.status, "no DeviceClass mig.example" in absent.found) == (Status.FAIL, True)
+    assert "migDeviceClass" in absent.fix
+    assert there.status is Status.PASS
 
 
 def test_upstreams_driver_passes_with_a_policy_that_says_so() -> None:
