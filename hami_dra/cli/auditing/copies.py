@@ -50,6 +50,8 @@ def _multiplier(node: Json, step: str | int) -> int:
     found = 1
     for name in _MULTIPLIERS:
         found *= _amount(node.get(name), 1)
+    # A job never runs more pods at a time than it has left to complete.
+    found = min(found, _amount(node.get("completions"), found))
     if step == _WORKER:
         # Without a template of its own the leader is one of the workers.
         found *= max(0, _amount(node.get("size"), 1) - (_LEADER in node))

@@ -161,6 +161,14 @@ COPIES = {
     "no replicas": (deployment(replicas=0), 0),
     "PodTemplate": (item("v1", "PodTemplate", template=template()), 0),
     "Job": (item("batch/v1", "Job", **JOB), 4),
+    "Job with fewer completions": (
+        item("batch/v1", "Job", spec={**JOB["spec"], "completions": 3}),
+        3,
+    ),
+    "Job with more completions": (
+        item("batch/v1", "Job", spec={**JOB["spec"], "completions": 9}),
+        4,
+    ),
     "CronJob": (item("batch/v1", "CronJob", spec={"jobTemplate": JOB}), 4),
     "DaemonSet": (
         item(
@@ -178,6 +186,18 @@ COPIES = {
             spec={"replicatedJobs": [{"replicas": 2, "template": JOB}]},
         ),
         8,
+    ),
+    "JobSet with fewer completions": (
+        item(
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            spec={
+                "replicatedJobs": [
+                    {"replicas": 5, "template": {"spec": {**JOB["spec"], "completions": 3}}}
+                ]
+            },
+        ),
+        15,
     ),
     "PyTorchJob": (
         item(
