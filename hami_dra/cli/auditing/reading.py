@@ -14,7 +14,7 @@ from hami_dra.cli.auditing.bounds import (
     bound_of_quota,
 )
 from hami_dra.cli.auditing.findings import Audit, Bound, Finding, Summary, Unread, summaries
-from hami_dra.cli.auditing.judging import Judge, controller_of
+from hami_dra.cli.auditing.judging import Judge, controller_of, has_pods
 from hami_dra.cli.auditing.reader import Reader
 from hami_dra.cli.kinds import KINDS, Kind, kind_of
 from hami_dra.kube.cache import key_of
@@ -117,7 +117,9 @@ class _Auditor:
     policy: Policy
     findings: list[Finding] = field(default_factory=list)
     bounds: list[Bound] = field(default_factory=list)
-    _judged: set[tuple[str, str]] = field(default_factory=set)
+    _judged: set[tuple[str, ...]] = field(default_factory=set)
+    _without_pods: set[str] = field(default_factory=set)
+    """Owners that leave it to others what their pods are, such as a Rollout by its workloadRef."""
 
     async def read(self, cards: Cards | None) -> None:
         """Read everything."""
@@ -161,8 +163,11 @@ class _Auditor:
         """Judge the objects of a kind, but those that belong to one which is judged itself."""
 
         def take(item: Json) -> None:
-            if controller_of(item) not in self._judged:
+            *kind, uid = controller_of(item)
+            if tuple(kind) not in self._judged or uid in self._without_pods:
                 self.findings.extend(judge.findings(item))
+            if (own := item["metadata"].get("uid")) and not has_pods(item):
+                self._without_pods.add(own)
 
         is_read = await self.reader.each(served, take)
         kind = _kind_of(served)

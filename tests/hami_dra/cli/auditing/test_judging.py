@@ -270,11 +270,11 @@ def test_kinds_that_cannot_carry_claims_are_left_to_the_webhook() -> None:
 def test_an_object_knows_the_kind_that_made_it() -> None:
     owners = [
         {"apiVersion": "v1", "kind": "ConfigMap"},
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True},
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "uid": "u", "controller": True},
     ]
 
-    assert controller_of({"metadata": {"ownerReferences": owners}}) == ("apps", "ReplicaSet")
-    assert controller_of({"metadata": {}}) == ("", "")
+    assert controller_of({"metadata": {"ownerReferences": owners}}) == ("apps", "ReplicaSet", "u")
+    assert controller_of({"metadata": {}}) == ("", "", "")
 
 
 @given(pods())
