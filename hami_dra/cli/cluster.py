@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -53,7 +53,7 @@ async def _ask(policy: Policy, context: str | None, kubeconfig: Path | None) -> 
     return Found(f"{major}.{minor}", cards)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FoundQuotas:
     """What the cluster says of quotas.
 
@@ -62,12 +62,14 @@ class FoundQuotas:
         claims: what is known of the claims of each namespace with such a quota.
         unknown: claims of an unknown form, with what is wrong with each.
         sizes: the size of the largest card of each driver, in MiB.
+        unread: why no sizes could be read; empty where they could.
     """
 
-    quotas: list[Quota]
-    claims: dict[str, list[Known]]
-    unknown: dict[str, RejectedPod]
-    sizes: dict[str, int]
+    quotas: list[Quota] = field(default_factory=list)
+    claims: dict[str, list[Known]] = field(default_factory=dict)
+    unknown: dict[str, RejectedPod] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    unread: str = ""
 
 
 def ask_quotas(
@@ -92,13 +94,16 @@ async def _ask_quotas(
             read_quota(item, policy)
             async for item in _each(session, f"/api/v1{within}/resourcequotas")
         ]
-        found = FoundQuotas([quota for quota in read if quota is not None], {}, {}, {})
+        found = FoundQuotas([quota for quota in read if quota is not None])
         limited = {quota.namespace for quota in found.quotas}
         # A cluster has many claims, of other drivers too, so nothing else of them is kept.
         async for item in _each(session, f"{_DRA}{within}/resourceclaims"):
             if item["metadata"]["namespace"] in limited:
                 _take_in(found, item, policy)
-        found.sizes.update((await _cards(session, policy)).largest())
+        try:
+            found.sizes = (await _cards(session, policy)).largest()
+        except ApiError as error:  # whose rights end at their namespace, who must see its quotas
+            found.unread = str(error)
     return found
 
 

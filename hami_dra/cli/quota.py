@@ -122,6 +122,12 @@ def quota_command(
         fail(f"cluster: {error}", code=UNREADABLE)
     for name, unknown in found.unknown.items():
         typer.echo(f"hami-dra: claim {name} is not counted: {unknown}", err=True)
+    if found.unread:
+        typer.echo(
+            "hami-dra: could not read the sizes of cards, so a claim for a whole one is unknown"
+            f" until it is allocated: {found.unread}",
+            err=True,
+        )
     rows = _rows(found.quotas, found.claims, found.sizes)
     if output is Output.JSON:
         typer.echo(json.dumps([row.as_json() for row in rows], indent=2))
