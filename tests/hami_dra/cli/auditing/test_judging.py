@@ -257,6 +257,54 @@ def test_what_has_ended_or_asks_for_no_card_is_not_listed(found: Json) -> None:
     assert not list(JUDGE.findings(found))
 
 
+VOLCANO = item("batch.volcano.sh/v1alpha1", "Job", spec={"tasks": [{"template": template()}]})
+JOBSET = item("jobset.x-k8s.io/v1alpha2", "JobSet", spec={"replicatedJobs": [{"template": JOB}]})
+PYTORCH = item(
+    "kubeflow.org/v1",
+    "PyTorchJob",
+    spec={"pytorchReplicaSpecs": {"Worker": {"template": template()}}},
+)
+ROLLOUT = item("argoproj.io/v1alpha1", "Rollout", spec={"template": template()})
+
+
+def condition(type_: str, status: str = "True") -> Json:
+    return {
+        "conditions": [{"type": "Created", "status": "True"}, {"type": type_, "status": status}]
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [
+        (VOLCANO, {"state": {"phase": "Completed"}}),
+        (VOLCANO, {"state": {"phase": "Terminated"}}),
+        (JOBSET, condition("Completed")),
+        (PYTORCH, condition("Succeeded")),
+        (PYTORCH, condition("Failed")),
+    ],
+)
+def test_jobs_of_operators_end_too(found: Json, status: Json) -> None:
+    """They stay for ever unless somebody asked for less."""
+    assert not list(JUDGE.findings({**found, "status": status}))
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [
+        (VOLCANO, {"state": {"phase": "Running"}, "conditions": [{"status": "Completed"}]}),
+        (VOLCANO, {"state": {"phase": "Aborted"}}),
+        (VOLCANO, {}),
+        (JOBSET, condition("Completed", "False")),
+        (PYTORCH, condition("Running")),
+        (ROLLOUT, condition("Completed")),
+        (ROLLOUT, "unknown"),
+    ],
+)
+def test_what_goes_on_is_listed(found: Json, status: object) -> None:
+    """A Rollout is complete when its update is, and an aborted job can be resumed."""
+    assert the({**found, "status": status}).outcome is Outcome.CONVERTS
+
+
 def test_kinds_that_cannot_carry_claims_are_left_to_the_webhook() -> None:
     ray = item("ray.io/v1", "RayCluster", spec={"workerGroupSpecs": [{"template": template()}]})
     unknown = item("example.org/v1", "Thing", spec={"resources": SHARE})
