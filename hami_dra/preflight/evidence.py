@@ -139,7 +139,7 @@ class Evidence:
         validating: our ValidatingWebhookConfiguration; None when there is none.
         guard: our ValidatingAdmissionPolicy; None when there is none.
         guard_binding: its binding; None when there is none.
-        schedulers: the metadata of HAMi's scheduler Deployments.
+        schedulers: HAMi's scheduler Deployments.
         limit_ranges: all LimitRanges.
         quotas: all ResourceQuotas.
         pod: a legacy pod.

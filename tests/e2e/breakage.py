@@ -166,11 +166,13 @@ SCHEDULER: Json = {
         "labels": {"app.kubernetes.io/component": "hami-scheduler"},
     },
     "spec": {
-        "replicas": 0,
         "selector": {"matchLabels": {"app": "s"}},
         "template": {
             "metadata": {"labels": {"app": "s"}},
-            "spec": {"containers": [{"name": "s", "image": "none"}]},
+            "spec": {
+                "schedulerName": "nobody",
+                "containers": [{"name": "s", "image": "none"}],
+            },
         },
     },
 }

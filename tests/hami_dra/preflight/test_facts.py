@@ -167,6 +167,15 @@ def test_what_is_not_converted_is_left_to_its_device_plugin() -> None:
         assert facts(evidence, policy)[id_].status is Status.PASS
 
 
+def test_a_scheduler_that_was_scaled_to_zero_is_gone() -> None:
+    """That is the command which a preflight gives for one that runs."""
+    scheduler = {**named("hami-scheduler"), "spec": {"replicas": 0}}
+
+    fact = facts(good(schedulers=[scheduler]))["hami-scheduler"]
+
+    assert (fact.status, fact.found) == (Status.PASS, "HAMi's scheduler is scaled to zero")
+
+
 def test_a_quota_without_a_prefix_is_counted_by_nobody() -> None:
     evidence = good(quotas=[named("q", hard={"nvidia.com/gpu": "8"})], validating=None)
 
