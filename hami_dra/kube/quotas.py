@@ -179,16 +179,19 @@ class ClusterQuotas:
         found = self._ledgers.cached(namespace)
         while True:
             quotas = self.of(namespace)
-            overdue = self._ledgers.overdue(namespace)
             before = (found and found.ledger) or Ledger()
+            cached = self._cached(namespace)
+            # What has shown itself is taken out without a look at the claims.
+            unseen = before.reserved.keys() - cached.shown.keys()
+            overdue = unseen & self._ledgers.overdue(namespace)
             # Caches may miss claims but make none up, so who does not fit by them does not fit.
-            _, answers = admit(before, self._cached(namespace), quotas, asked)
+            _, answers = admit(before, cached, quotas, asked)
             if all(answers) and not overdue:
                 return answers
             view = await self._view(namespace, quotas, found, overdue=bool(overdue))
             settled = settle(before, view, overdue)
             after, answers = admit(settled, view, quotas, asked)
-            if after.reserved.keys() == settled.reserved.keys():
+            if after.reserved.keys() == settled.reserved.keys() and not overdue:
                 return answers  # nothing to write: all were refused or are known
             if await self._ledgers.write(namespace, found, after):
                 return answers
