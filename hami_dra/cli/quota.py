@@ -12,8 +12,8 @@ from hami_dra.cli.exits import UNREADABLE, USAGE, fail
 from hami_dra.cli.options import Context, Kubeconfig, PolicyFile
 from hami_dra.cli.table import table
 from hami_dra.cli.target import read_policy
-from hami_dra.migration import Json, Policy, RejectedPod
-from hami_dra.quota import Known, Limit, Quota, Sizes, read_claim, read_quota
+from hami_dra.migration import Json
+from hami_dra.quota import Known, Limit, Quota, Sizes
 from hami_dra.quota.claim import holdings
 
 EPILOG = "Example: hami-dra quota -n team-a; hami-dra quota -A -o json"
@@ -120,8 +120,15 @@ def quota_command(
         )
     except cluster.CLUSTER_ERRORS as error:
         fail(f"cluster: {error}", code=UNREADABLE)
-    quotas = [one for item in found.quotas if (one := read_quota(item, meaning)) is not None]
-    rows = _rows(quotas, _by_namespace(found.claims, meaning), found.sizes)
+    for name, unknown in found.unknown.items():
+        typer.echo(f"hami-dra: claim {name} is not counted: {unknown}", err=True)
+    if found.unread:
+        typer.echo(
+            "hami-dra: could not read the sizes of cards, so a claim for a whole one is unknown"
+            f" until it is allocated: {found.unread}",
+            err=True,
+        )
+    rows = _rows(found.quotas, found.claims, found.sizes)
     if output is Output.JSON:
         typer.echo(json.dumps([row.as_json() for row in rows], indent=2))
     elif rows:
@@ -129,22 +136,8 @@ def quota_command(
     else:
         where = "any namespace" if every else f"namespace {namespace}"
         typer.echo(f"no quota of {where} speaks of resources that are converted", err=True)
-    for notice in (notice for one in quotas for notice in one.notices):
+    for notice in (notice for one in found.quotas for notice in one.notices):
         typer.echo(str(notice), err=True)
-
-
-def _by_namespace(claims: Iterable[Json], policy: Policy) -> dict[str, list[Known]]:
-    found: dict[str, list[Known]] = {}
-    for item in claims:
-        metadata = item["metadata"]
-        try:
-            known = read_claim(item, policy)
-        except RejectedPod as unknown:
-            name = f"{metadata['namespace']}/{metadata['name']}"
-            typer.echo(f"hami-dra: claim {name} is not counted: {unknown}", err=True)
-            continue
-        found.setdefault(metadata["namespace"], []).append(known)
-    return found
 
 
 def _rows(quotas: Iterable[Quota], claims: dict[str, list[Known]], sizes: Sizes) -> list[Row]:

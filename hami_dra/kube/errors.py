@@ -39,12 +39,15 @@ class ApiError(Exception):
     def from_status(status: Json, *, code: int | None = None) -> "ApiError":
         """Build the error of a Status object, as answers and watch streams carry it."""
         found = code or status.get("code") or 0
-        return _KINDS.get(found, ApiError)(
+        error = _KINDS.get(found, ApiError)(
             found,
             status.get("reason") or "Unknown",
             status.get("message") or "the API server gave no message",
             status.get("details"),
         )
+        if isinstance(error, GoneError):
+            error.resume = (status.get("metadata") or {}).get("continue") or ""
+        return error
 
     @staticmethod
     def from_answer(code: int, phrase: str, body: bytes) -> "ApiError":
@@ -68,7 +71,13 @@ class ConflictError(ApiError):
 
 
 class GoneError(ApiError):
-    """410: the resource version is too old to continue from; list again."""
+    """410: the resource version is too old to continue from; list again.
+
+    Attributes:
+        resume: goes on with a list where it was, as its objects are by now; empty for a watch.
+    """
+
+    resume = ""
 
 
 class UnreachableError(Exception):

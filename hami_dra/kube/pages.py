@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
+from hami_dra.kube.errors import GoneError
 from hami_dra.kube.session import JSON, Session
 from hami_dra.migration.json import Json
 
@@ -19,6 +20,9 @@ async def pages(
 ) -> AsyncGenerator[list[Json], None]:
     """Yield the items of a collection, a page at a time.
 
+    Who takes longer than the API server remembers gets the rest as it is by then; what is there all
+    the time is among it.
+
     Args:
         session: the API server.
         path: the collection.
@@ -26,15 +30,20 @@ async def pages(
         metadata_only: whether the server may leave out everything but the metadata.
 
     Raises:
-        ApiError: if the API server refuses; NotFoundError where no such kind is served, GoneError
-            when a page was asked for too long after the first.
+        ApiError: if the API server refuses; NotFoundError where no such kind is served.
         UnreachableError: if it does not answer.
     """
     asked = {**(query or {}), "limit": _PAGE}
     while True:
-        page = await session.request(
-            "GET", path, query=asked, accept=_METADATA if metadata_only else JSON
-        )
+        try:
+            page = await session.request(
+                "GET", path, query=asked, accept=_METADATA if metadata_only else JSON
+            )
+        except GoneError as gone:
+            if gone.resume in {"", asked.get("continue")}:
+                raise
+            asked = {**asked, "continue": gone.resume}
+            continue
         yield page.get("items") or []
         token = (page.get("metadata") or {}).get("continue")
         if not token:

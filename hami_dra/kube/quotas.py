@@ -179,16 +179,19 @@ class ClusterQuotas:
         found = self._ledgers.cached(namespace)
         while True:
             quotas = self.of(namespace)
-            overdue = self._ledgers.overdue(namespace)
             before = (found and found.ledger) or Ledger()
+            cached = self._cached(namespace)
+            # What has shown itself is taken out without a look at the claims.
+            unseen = before.reserved.keys() - cached.shown.keys()
+            overdue = unseen & self._ledgers.overdue(namespace)
             # Caches may miss claims but make none up, so who does not fit by them does not fit.
-            _, answers = admit(before, self._cached(namespace), quotas, asked)
+            _, answers = admit(before, cached, quotas, asked)
             if all(answers) and not overdue:
                 return answers
             view = await self._view(namespace, quotas, found, overdue=bool(overdue))
             settled = settle(before, view, overdue)
             after, answers = admit(settled, view, quotas, asked)
-            if after.reserved.keys() == settled.reserved.keys():
+            if after.reserved.keys() == settled.reserved.keys() and not overdue:
                 return answers  # nothing to write: all were refused or are known
             if await self._ledgers.write(namespace, found, after):
                 return answers
@@ -241,10 +244,16 @@ class ClusterQuotas:
         )
 
     def _used(self, namespace: str) -> Amounts:
-        """Return what the namespace takes, with what is admitted and not shown yet."""
+        """Return what the namespace takes, with what is admitted and not shown yet.
+
+        What is overdue is left out: it is given back when the next claim is decided, and while it
+        kept pods out, no claim would come.
+        """
         stored = self._ledgers.cached(namespace)
         ledger = (stored and stored.ledger) or Ledger()
-        return self._cached(namespace).used_with(ledger)
+        overdue = self._ledgers.overdue(namespace)
+        expected = {uid: one for uid, one in ledger.reserved.items() if uid not in overdue}
+        return self._cached(namespace).used_with(Ledger(ledger.through, expected))
 
     def _look_for(self) -> None:
         """Take in which reserved claims have not shown themselves yet."""

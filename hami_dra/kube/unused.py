@@ -131,7 +131,7 @@ def judge(template: Json, user: str | None, rule: Rule) -> Judgement:
     if since is None:
         return Judgement(Action.MARK, "unused, and nobody recorded since when", rule.now)
     if rule.now - since < rule.ttl:
-        return Judgement(Action.KEEP, f"unused for less than {spell(rule.ttl)}", since)
+        return Judgement(Action.KEEP, f"unused for less than {spell(rule.ttl, whole=True)}", since)
     return Judgement(Action.SWEEP, f"unused for {spell(rule.now - since)}", since)
 
 
@@ -212,11 +212,17 @@ def tied_to(claim: Json) -> Iterator[str]:
     yield from _annotations(claim).values()
 
 
-def spell(span: timedelta) -> str:
-    """Write a time span in its largest whole unit, such as `8 days`."""
+def spell(span: timedelta, *, whole: bool = False) -> str:
+    """Write a time span in its largest unit, such as `8 days`.
+
+    Args:
+        span: what is written.
+        whole: whether nothing of it may be left over, as with a limit that was set.
+    """
     seconds = max(0, int(span.total_seconds()))
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
-        if amount := seconds // length:
+        amount, rest = divmod(seconds, length)
+        if amount and not (whole and rest):
             return f"{amount} {unit}{'' if amount == 1 else 's'}"
     return f"{seconds} second{'' if seconds == 1 else 's'}"
 

@@ -72,14 +72,38 @@ def cards_of(slices: Collection[Sizes]) -> Cards:
     )
 
 
+class CardReader:
+    """Reads the cards in ResourceSlices one by one, and keeps sizes and names alone.
+
+    Args:
+        policy: names the drivers whose slices count.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        models = {each.driver: each.type_attribute for each in policy.families}
+        self._models = models
+        self._found: dict[str, list[Sizes]] = {driver: [] for driver in models}
+
+    def take(self, item: Json) -> None:
+        """Take a slice in."""
+        driver = item["spec"]["driver"]
+        if driver in self._models:
+            sizes = sizes_of(item, driver=driver, model=self._models[driver])
+            self._found[driver].append(sizes)
+
+    @property
+    def cards(self) -> Cards:
+        """Return the cards of all slices that were taken in."""
+        found = (cards_of(each).kinds for each in self._found.values())
+        return Cards(kinds=frozenset[CardKind]().union(*found))
+
+
 def cards_in(slices: Iterable[Json], policy: Policy) -> Cards:
     """Return the cards in ResourceSlices of the drivers that a policy names."""
-    found = list(slices)
-    kinds: set[CardKind] = set()
-    for driver, model in {each.driver: each.type_attribute for each in policy.families}.items():
-        own = (each for each in found if each["spec"]["driver"] == driver)
-        kinds |= cards_of([sizes_of(each, driver=driver, model=model) for each in own]).kinds
-    return Cards(kinds=frozenset(kinds))
+    reader = CardReader(policy)
+    for each in slices:
+        reader.take(each)
+    return reader.cards
 
 
 def _text(device: Json, driver: str, name: str) -> str:

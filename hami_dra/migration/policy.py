@@ -110,6 +110,12 @@ class Policy(Record):
         return tuple(name for family in self.families for name in family.managed_names)
 
     @cached_property
+    def converted_names(self) -> tuple[str, ...]:
+        """Those of families with a DeviceClass; others are left to their device plugins."""
+        converted = (family for family in self.families if family.device_class)
+        return tuple(name for family in converted for name in family.managed_names)
+
+    @cached_property
     def card_names(self) -> tuple[str, ...]:
         """Those that ask for cards."""
         return tuple(name for family in self.families for name in family.card_names)

@@ -5,7 +5,6 @@ the GPU users'.
 """
 
 import json
-from operator import attrgetter
 from typing import Final
 
 from hami_dra.migration.excerpt import MIRROR_ANNOTATION, OPT_OUT_LABEL
@@ -155,11 +154,9 @@ def _asks(policy: Policy) -> str:
     (rulings 3 and 8), unless our record stands beside it: then it is the zero that a LimitRange
     makes us write (ruling 20).
     """
-    converted = [family for family in policy.families if family.device_class]
-    managed, shares = (
-        json.dumps(sorted({name for family in converted for name in names(family)}))
-        for names in (attrgetter("managed_names"), attrgetter("share_names"))
-    )
+    managed = json.dumps(sorted(policy.converted_names))
+    converted = (family for family in policy.families if family.device_class)
+    shares = json.dumps(sorted({name for family in converted for name in family.share_names}))
     recorded = f'"{ANNOTATION}" in object.metadata.?annotations.orValue({{}})'
     return (
         "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,"

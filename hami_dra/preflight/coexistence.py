@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from hami_dra.migration import Policy
+from hami_dra.migration import Json, Policy
 from hami_dra.migration.quantity import QuantityError, parse
 from hami_dra.migration.registration import NAME
 from hami_dra.preflight.evidence import Evidence, known
@@ -16,9 +16,11 @@ _HAMI_WEBHOOK: Final = "vgpu.hami.io"
 
 def device_plugin(evidence: Evidence, policy: Policy) -> Verdict:
     """Have no node whose cards a device plugin gives away too."""
-    managed = set(policy.managed_names)
+    converted = set(policy.converted_names)
     plugged = {
-        node.name: names(n for n in managed & node.allocatable.keys() if _some(node.allocatable[n]))
+        node.name: names(
+            n for n in converted & node.allocatable.keys() if _some(node.allocatable[n])
+        )
         for node in known(evidence.nodes)
     }
     plugged = {name: resources for name, resources in plugged.items() if resources}
@@ -75,16 +77,22 @@ def hami_webhook(evidence: Evidence, _policy: Policy) -> Verdict:
 
 def hami_scheduler(evidence: Evidence, _policy: Policy) -> Verdict:
     """Have no scheduler that gives cards away by its own books."""
-    found = [each["metadata"] for each in known(evidence.schedulers)]
+    there = known(evidence.schedulers)
+    found = [each["metadata"] for each in there if _replicas(each)]
     titles = names(f"{each['namespace']}/{each['name']}" for each in found)
     if not found:
-        return passed("HAMi's scheduler is not installed")
+        return passed(f"HAMi's scheduler is {'scaled to zero' if there else 'not installed'}")
     [first, *_] = found
     return warned(
         f"HAMi's scheduler runs: {titles}",
         expected="no HAMi scheduler once all GPU nodes are migrated",
         fix=f"kubectl -n {first['namespace']} scale deployment {first['name']} --replicas=0",
     )
+
+
+def _replicas(deployment: Json) -> int:
+    wanted: int = (deployment.get("spec") or {}).get("replicas", 1)
+    return wanted
 
 
 def _our_nodes(evidence: Evidence, policy: Policy) -> set[str]:

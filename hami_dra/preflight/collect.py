@@ -1,6 +1,6 @@
 """Collect what the facts are judged by. Nothing is written: what is sent goes as a dry run.
 
-A refused read hides its own part and no other.
+A read that is refused, or gets no answer, hides its own part and no other.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
-from hami_dra.kube.errors import ApiError, NotFoundError
+from hami_dra.kube.errors import ApiError, NotFoundError, UnreachableError
 from hami_dra.kube.pages import pages
 from hami_dra.kube.session import Session
 from hami_dra.migration import Family, Json, Policy
@@ -78,6 +78,7 @@ async def collect(session: Session, policy: Policy, *, namespace: str) -> Eviden
             "limit_ranges": _all(session, "/api/v1/limitranges"),
             "quotas": _all(session, "/api/v1/resourcequotas"),
             "pod": _pod(session, namespace, policy),
+            "claim": _claim(session, namespace, policy),
         }
     )
     evidence = Evidence(now=datetime.now(UTC), server=server, **parts)
@@ -94,16 +95,17 @@ def pool_of(item: Json) -> Pool:
     spec = item["spec"]
     devices = spec.get("devices") or []
     domain = f"{spec['driver']}/"  # names may stand with it or without
+    shared = [device for device in devices if device.get("allowMultipleAllocations")]
     published = [
         frozenset(name.removeprefix(domain) for name in device.get("capacity") or ())
-        for device in devices
+        for device in shared or devices  # partitions beside them publish others
     ]
     return Pool(
         driver=spec["driver"],
         node=spec.get("nodeName") or "",
         sizes=sizes_of(item, driver=spec["driver"]),
         devices=len(devices),
-        shareable=sum(bool(device.get("allowMultipleAllocations")) for device in devices),
+        shareable=len(shared),
         capacities=frozenset.intersection(*published) if published else frozenset(),
     )
 
@@ -119,7 +121,22 @@ def node_of(item: Json) -> Node:
 
 
 async def _together(reads: Mapping[str, Awaitable[Any]]) -> dict[str, Any]:
-    return dict(zip(reads, await asyncio.gather(*reads.values()), strict=True))
+    """Read side by side; raise UnreachableError only if none gets an answer."""
+    found = await asyncio.gather(*(_answered(each) for each in reads.values()))
+    silent = [each for each in found if isinstance(each, UnreachableError)]
+    if len(silent) == len(found):
+        raise silent[0]
+    return {
+        name: Hidden(str(each)) if isinstance(each, UnreachableError) else each
+        for name, each in zip(reads, found, strict=True)
+    }
+
+
+async def _answered(read: Awaitable[T]) -> T | UnreachableError:
+    try:
+        return await read
+    except UnreachableError as error:
+        return error
 
 
 async def _seen(read: Awaitable[T]) -> T | Hidden:
@@ -171,15 +188,27 @@ async def _dry_run(session: Session, path: str, body: Json) -> Probe | Hidden:
 async def _template(
     session: Session, namespace: str, policy: Policy, request: Json
 ) -> Probe | Hidden:
-    devices = {"requests": [{"name": probed_family(policy).entry_prefix, **request}]}
-    body = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"generateName": "hami-dra-preflight-", "labels": dict(MANAGED_BY)},
-        "spec": {"spec": {"devices": devices}},
-    }
+    body = _of_claims("ResourceClaimTemplate", {"spec": _asking(policy, request)})
     path = f"{_DRA}/namespaces/{namespace}/resourceclaimtemplates"
     return await _dry_run(session, path, body)
+
+
+async def _claim(session: Session, namespace: str, policy: Policy) -> Probe | Hidden:
+    body = _of_claims("ResourceClaim", _asking(policy, {"exactly": _exact(policy)}))
+    return await _dry_run(session, f"{_DRA}/namespaces/{namespace}/resourceclaims", body)
+
+
+def _of_claims(kind: str, spec: Json) -> Json:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"generateName": "hami-dra-preflight-", "labels": dict(MANAGED_BY)},
+        "spec": spec,
+    }
+
+
+def _asking(policy: Policy, request: Json) -> Json:
+    return {"devices": {"requests": [{"name": probed_family(policy).entry_prefix, **request}]}}
 
 
 def _exact(policy: Policy) -> Json:
@@ -223,6 +252,8 @@ async def _ready(session: Session, path: str) -> Served | Hidden:
     """Ask a Service; 503 is an answer: of a replica that waits, or that there is no replica."""
     try:
         return Served(b"", "", await session.get(path))
+    except UnreachableError as error:  # the API server waits for a pod that it cannot reach
+        return Hidden(str(error))
     except ApiError as error:
         if error.status != _UNAVAILABLE:
             return Hidden(str(error))

@@ -27,13 +27,20 @@ def device_class(evidence: Evidence, policy: Policy) -> Verdict:
                 expected=expected,
                 fix=f"kubectl delete deviceclass {name} && {_INSTALL}",
             )
-    return passed(names(wanted) or "no family of the policy has a DeviceClass")
+    of_partitions = {family.mig_device_class for family in _converted(policy)} - {""}
+    if absent := of_partitions - classes.keys():
+        return failed(
+            f"no DeviceClass {names(absent)}, for pods that accept MIG cards only",
+            expected="every class that the policy names as migDeviceClass",
+            fix="create it, with a selector for these cards, or empty migDeviceClass in the policy",
+        )
+    return passed(names({*wanted, *of_partitions}) or "no family of the policy has a DeviceClass")
 
 
 def extended_resource_name(evidence: Evidence, policy: Policy) -> Verdict:
     """Have no class that gives whole cards to pods that nobody converted (ruling 29)."""
     ours = {family.device_class for family in _converted(policy)}
-    managed = set(policy.managed_names)
+    managed = set(policy.converted_names)
     found = {
         each["metadata"]["name"]: each["spec"]["extendedResourceName"]
         for each in known(evidence.classes)
@@ -86,19 +93,34 @@ def driver_profile(evidence: Evidence, policy: Policy) -> Verdict:
 
 
 def card_sizes(evidence: Evidence, policy: Policy) -> Verdict:
-    """Have as many sizes of cards as a claim can list, for percentages of memory (ruling 7)."""
-    pools = _ours(known(evidence.pools), policy)
-    sizes = sorted(cards_of([each.sizes for each in pools]).memory_mib)
-    found = f"{len(sizes)} sizes: {', '.join(f'{size} MiB' for size in sizes[:10])}"
-    if 1 <= len(sizes) <= MOST_SIZES:
-        return passed(found.replace("1 sizes", "1 size"))
-    return warned(
-        found if sizes else "no size of a shareable card",
-        expected=f"1 to {MOST_SIZES} sizes; otherwise pods that ask for a percentage are refused",
-        fix="ask for MiB instead of percent"
-        if sizes
-        else "run the node agent on the GPU nodes (hami-dra install)",
-    )
+    """Have as many sizes of cards as a claim can list, for percentages of memory (ruling 7).
+
+    A percentage is one of the cards of its own vendor, so each driver counts by itself.
+    """
+    pools = known(evidence.pools)
+    drivers = dict.fromkeys(f.driver for f in _converted(policy) if f.resources.percentage)
+    found = [
+        sorted(cards_of([each.sizes for each in pools if each.driver == driver]).memory_mib)
+        for driver in drivers
+    ]
+    if not found:
+        return passed("no family of the policy has percentages")
+    if wrong := [sizes for sizes in found if not 1 <= len(sizes) <= MOST_SIZES]:
+        [sizes, *_] = wrong
+        return warned(
+            _listed(sizes) if sizes else "no size of a shareable card",
+            expected=f"1 to {MOST_SIZES} sizes; otherwise pods that ask for a percentage are"
+            " refused",
+            fix="ask for MiB instead of percent"
+            if sizes
+            else "run the node agent on the GPU nodes (hami-dra install)",
+        )
+    return passed("; ".join(map(_listed, found)))
+
+
+def _listed(sizes: list[int]) -> str:
+    count = "1 size" if len(sizes) == 1 else f"{len(sizes)} sizes"
+    return f"{count}: {', '.join(f'{size} MiB' for size in sizes[:10])}"
 
 
 def _mismatch(pool: Pool, family: Family) -> Verdict | None:

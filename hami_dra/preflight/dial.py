@@ -40,10 +40,18 @@ async def _converse(host: str, port: int) -> tuple[bytes, Json | None]:
         request = f"GET /readyz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
         writer.write(request.encode())
         await writer.drain()
-        answer = await reader.read(_LONGEST)
+        answer = await _to_the_end(reader)
     finally:
         writer.close()
     return certificate, _body(answer)
+
+
+async def _to_the_end(reader: asyncio.StreamReader) -> bytes:
+    """Read until the other side has said all, or more than a webhook of ours does."""
+    found = bytearray()
+    while len(found) < _LONGEST and (piece := await reader.read(_LONGEST)):
+        found += piece
+    return bytes(found)
 
 
 async def _distrust(host: str, port: int, client_config: Json) -> str:

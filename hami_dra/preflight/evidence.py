@@ -66,7 +66,7 @@ class Pool:
         sizes: pool, generation and sizes of the shareable cards.
         devices: how many there are.
         shareable: how many of them can have several tenants.
-        capacities: names that every one of them publishes.
+        capacities: names that every one of these publishes.
     """
 
     driver: str
@@ -139,10 +139,11 @@ class Evidence:
         validating: our ValidatingWebhookConfiguration; None when there is none.
         guard: our ValidatingAdmissionPolicy; None when there is none.
         guard_binding: its binding; None when there is none.
-        schedulers: the metadata of HAMi's scheduler Deployments.
+        schedulers: HAMi's scheduler Deployments.
         limit_ranges: all LimitRanges.
         quotas: all ResourceQuotas.
         pod: a legacy pod.
+        claim: a claim for the policy's DeviceClass.
         served: what the webhook shows.
         rate: how fast claims appear; hidden unless measured.
     """
@@ -163,5 +164,6 @@ class Evidence:
     limit_ranges: list[Json] | Hidden = NOT_READ
     quotas: list[Json] | Hidden = NOT_READ
     pod: Probe | Hidden = NOT_READ
+    claim: Probe | Hidden = NOT_READ
     served: Served | Hidden = NOT_READ
     rate: Rate | Hidden = NOT_READ

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final
 
-from hami_dra.kube.errors import ApiError, NotFoundError
+from hami_dra.kube.errors import ApiError, NotFoundError, UnreachableError
 from hami_dra.kube.pages import pages
 from hami_dra.kube.removal import uninterrupted
 from hami_dra.kube.session import Session
@@ -112,7 +112,7 @@ async def _remove_leftovers(session: Session) -> None:
 async def _remove(session: Session, namespace: str) -> None:
     """Delete a namespace and first its pods, at once, since no kubelet will ever end them."""
     now = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
-    with suppress(ApiError):
+    with suppress(ApiError, UnreachableError):  # the namespace's own end takes them along
         await session.delete(f"{_NAMESPACES}/{namespace}/pods", options=now)
     with suppress(NotFoundError):
         await session.delete(f"{_NAMESPACES}/{namespace}")

@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from hami_dra.migration import Json, Policy
-from hami_dra.migration.registration import GUARD_NAME, NAME, guard, webhook_configuration
+from hami_dra.migration.registration import (
+    GUARD_NAME,
+    NAME,
+    claim_webhook_configuration,
+    guard,
+    webhook_configuration,
+)
 from hami_dra.preflight.evidence import Evidence, known
 from hami_dra.preflight.fact import Check, Verdict, failed, names, passed, warned
 
@@ -24,6 +30,7 @@ _WISE: Final = (
     "reinvocationPolicy",
     "admissionReviewVersions",
 )
+_DECISIVE_FOR_CLAIMS: Final = ("matchConditions", "namespaceSelector", "rules")
 
 
 def registered(evidence: Evidence) -> Json | None:
@@ -34,6 +41,18 @@ def registered(evidence: Evidence) -> Json | None:
                 found: Json = entry
                 return found
     return None
+
+
+def registered_for_claims(evidence: Evidence) -> Json | None:
+    """Return our entry of the registration by which claims are held to quotas; None without one."""
+    entries = (known(evidence.validating) or {}).get("webhooks") or ()
+    return next(iter(entries), None)
+
+
+def other_than_wanted(entry: Json, policy: Policy) -> list[str]:
+    """Return what of that entry calls for other claims than the policy's."""
+    [wanted] = claim_webhook_configuration(policy, {})["webhooks"]
+    return [key for key in _DECISIVE_FOR_CLAIMS if entry.get(key) != wanted[key]]
 
 
 def webhook_registration(evidence: Evidence, _policy: Policy) -> Verdict:

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from hami_dra.migration import Json, Policy
-from hami_dra.preflight.evidence import Evidence, Probe, known
+from hami_dra.preflight.evidence import Evidence, known
 from hami_dra.preflight.fact import Check, Verdict, failed, passed, warned
 
 FLOOR: Final = (1, 36, 2)
@@ -14,6 +14,8 @@ _OLDEST: Final = (1, 34)
 _ONE_CARD_A_NODE: Final = (1, 34)
 _NUMBERS: Final = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 _GATE: Final = "--feature-gates=DRAConsumableCapacity=true"
+_EMPTY_REQUEST: Final = "exactly one of"
+_REFUSED: Final = "do what the message says, or name another namespace: --namespace NAME"
 # With the stock limits 11 pods a second were measured, with raised ones 53 on two cores.
 _ENOUGH_PER_SECOND: Final = 25.0
 
@@ -69,13 +71,19 @@ def consumable_capacity(evidence: Evidence, _policy: Policy) -> Verdict:
     Scheduler and kubelets have gates of their own, which no API tells.
     """
     probe = known(evidence.capacity)
-    requests = _first_request(probe)
-    if (requests.get("exactly") or {}).get("capacity"):
+    expected = "the feature gate DRAConsumableCapacity, which is on since 1.36"
+    if probe.stored is None:
+        # A gate that is off makes the API server drop the field; it refuses nothing for that.
+        return failed(
+            f"a claim with a capacity request was refused: {probe.refusal}",
+            expected=expected,
+            fix=_REFUSED,
+        )
+    if (_first_request(probe.stored).get("exactly") or {}).get("capacity"):
         return passed("the API server keeps capacity requests of claims")
-    found = "the API server drops capacity requests, so every claim would take whole cards"
     return failed(
-        f"a claim with a capacity request was refused: {probe.refusal}" if probe.refusal else found,
-        expected="the feature gate DRAConsumableCapacity, which is on since 1.36",
+        "the API server drops capacity requests, so every claim would take whole cards",
+        expected=expected,
         fix=f"start kube-apiserver, kube-scheduler and every kubelet with {_GATE}",
     )
 
@@ -83,12 +91,16 @@ def consumable_capacity(evidence: Evidence, _policy: Policy) -> Verdict:
 def prioritized_list(evidence: Evidence, _policy: Policy) -> Verdict:
     """Have the form of a claim that says percentages of cards of several sizes."""
     probe = known(evidence.alternatives)
-    if _first_request(probe).get("firstAvailable"):
+    if probe.stored is not None and _first_request(probe.stored).get("firstAvailable"):
         return passed("the API server keeps alternatives of a request")
+    # Without its alternatives the request is empty, and that is what it is refused for.
+    is_dropped = probe.stored is not None or _EMPTY_REQUEST in probe.refusal
     return warned(
         probe.refusal or "the API server drops alternatives of a request",
         expected="the feature gate DRAPrioritizedList, for percentages where cards differ in size",
-        fix="start kube-apiserver and kube-scheduler with --feature-gates=DRAPrioritizedList=true",
+        fix="start kube-apiserver and kube-scheduler with --feature-gates=DRAPrioritizedList=true"
+        if is_dropped
+        else _REFUSED,
     )
 
 
@@ -111,10 +123,8 @@ def controller_manager_rate(evidence: Evidence, _policy: Policy) -> Verdict:
     )
 
 
-def _first_request(probe: Probe) -> Json:
-    if probe.stored is None:
-        return {}
-    [request, *_] = probe.stored["spec"]["spec"]["devices"]["requests"]
+def _first_request(stored: Json) -> Json:
+    [request, *_] = stored["spec"]["spec"]["devices"]["requests"]
     first: Json = request
     return first
 

@@ -37,11 +37,10 @@ def webhook_answers(evidence: Evidence, _policy: Policy) -> Verdict:
     probe = known(evidence.pod)
     expected = "a pod that asks for a card comes back with a claim"
     if probe.stored is None:
-        fixes = [fix for words, fix in _REMEDIES if words in probe.refusal]
         return failed(
             f"a dry run of such a pod was refused: {probe.refusal}",
             expected=expected,
-            fix=(*fixes, "do what the message says")[0],
+            fix=_remedy(probe.refusal),
         )
     if probe.stored["spec"].get("resourceClaims"):
         return passed("a dry run of a legacy pod came back with a claim")
@@ -50,6 +49,18 @@ def webhook_answers(evidence: Evidence, _policy: Policy) -> Verdict:
         expected=expected,
         fix="see webhook-registration and webhook-scope; a namespace with the label"
         " hami.io/webhook=ignore is left alone: try another with --namespace",
+    )
+
+
+def claims_admitted(evidence: Evidence, _policy: Policy) -> Verdict:
+    """Have claims admitted: the webhook is asked about each, by a registration of its own."""
+    probe = known(evidence.claim)
+    if probe.stored is not None:
+        return passed("a dry run of a claim was admitted")
+    return failed(
+        f"a dry run of a claim was refused: {probe.refusal}",
+        expected="a claim; without one a pod waits for ever",
+        fix=_remedy(probe.refusal),
     )
 
 
@@ -106,6 +117,11 @@ def webhook_health(evidence: Evidence, _policy: Policy) -> Verdict:
     return passed("ready, and nothing needs a person")
 
 
+def _remedy(refusal: str) -> str:
+    fixes = [fix for words, fix in _REMEDIES if words in refusal]
+    return (*fixes, "do what the message says")[0]
+
+
 def _served_verdict(evidence: Evidence, now: datetime) -> Verdict | None:
     """Judge what is served, where it can be seen from here."""
     if isinstance(evidence.served, Hidden) or not evidence.served.certificate_pem:
@@ -149,6 +165,7 @@ def _day(moment: datetime) -> str:
 
 CHECKS: Final = (
     Check("webhook-answers", "the API server reaches the webhook", webhook_answers),
+    Check("claims-admitted", "claims are admitted", claims_admitted),
     Check("webhook-certificate", "the webhook is trusted", webhook_certificate),
     Check("webhook-health", "the webhook is well", webhook_health),
 )

@@ -7,14 +7,17 @@ from hami_dra.kube.limits import limits_of
 from hami_dra.migration import Json, Policy
 from hami_dra.migration.registration import NAME
 from hami_dra.preflight.evidence import Evidence, known
-from hami_dra.preflight.fact import Check, Verdict, failed, names, passed, warned
+from hami_dra.preflight.fact import Check, Status, Verdict, failed, names, passed, warned
+from hami_dra.preflight.registration import other_than_wanted, registered_for_claims
+from hami_dra.quota import Quota, read_quota
 
+_INSTALL: Final = "hami-dra install"
 _DEFAULTS: Final = ("default", "defaultRequest")
 
 
 def limit_ranges(evidence: Evidence, policy: Policy) -> Verdict:
     """Have no LimitRange that means something else after a migration."""
-    managed = frozenset(policy.managed_names)
+    managed = frozenset(policy.converted_names)
     found = known(evidence.limit_ranges)
     demands = {title(item): limits_of(item, managed) for item in found}
     if least := [name for name, limits in demands.items() if limits.minimum]:
@@ -45,17 +48,49 @@ def limit_ranges(evidence: Evidence, policy: Policy) -> Verdict:
 
 
 def resource_quotas(evidence: Evidence, policy: Policy) -> Verdict:
-    """Have quotas on converted resources enforced, which the API server cannot do any more."""
-    found = [title(item) for item in known(evidence.quotas) if _is_ours(item, policy)]
+    """Have quotas on converted resources enforced as they are written."""
+    verdict = quotas_enforced(evidence, policy)
+    told = {title(item): quota.notices for item, quota in _ours(evidence, policy)}
+    if verdict.status is not Status.PASS or not any(told.values()):
+        return verdict
+    name, notices = next((name, notices) for name, notices in told.items() if notices)
+    return warned(
+        f"{names(name for name in told if told[name])} are not held as they are written:"
+        f" {'; '.join(notice.message for notice in notices)}",
+        expected="keys of cards, memory or cores, without scopes",
+        fix=f"kubectl -n {name.partition('/')[0]} edit resourcequota {name.partition('/')[2]}"
+        "   # see .github/QUOTAS.md",
+    )
+
+
+def quotas_enforced(evidence: Evidence, policy: Policy) -> Verdict:
+    """Have the keys that can be held enforced, which the API server cannot do any more."""
+    found = [title(item) for item, quota in _ours(evidence, policy) if quota.limits]
     if not found:
         return passed("no ResourceQuota names a converted resource")
-    if known(evidence.validating) is not None:
-        return passed(f"{names(found)}, enforced by the webhook")
-    return failed(
-        f"{names(found)} name converted resources, and nothing enforces them",
-        expected=f"ValidatingWebhookConfiguration {NAME}",
-        fix="hami-dra install",
-    )
+    expected = f"ValidatingWebhookConfiguration {NAME}, from the policy"
+    if (entry := registered_for_claims(evidence)) is None:
+        return failed(
+            f"{names(found)} name converted resources, and nothing enforces them",
+            expected=expected,
+            fix=_INSTALL,
+        )
+    if different := other_than_wanted(entry, policy):
+        return failed(
+            f"{names(found)} name converted resources, and {names(different)} of the registration"
+            " that enforces them are others than the policy's",
+            expected=expected,
+            fix=f"{_INSTALL}, with --policy FILE when the webhook has one",
+        )
+    if entry.get("failurePolicy") != "Fail":
+        return warned(
+            f"{names(found)}, enforced by the webhook, but not while it is away: failurePolicy"
+            f" {entry.get('failurePolicy')}",
+            expected="Fail",
+            fix=f"kubectl patch validatingwebhookconfiguration {NAME} --type=json"
+            """ -p '[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Fail"}]'""",
+        )
+    return passed(f"{names(found)}, enforced by the webhook")
 
 
 def title(item: Json) -> str:
@@ -69,10 +104,11 @@ def _defaulted(limit_range: Json) -> Iterator[str]:
             yield from limit.get(section) or ()
 
 
-def _is_ours(quota: Json, policy: Policy) -> bool:
-    managed = set(policy.managed_names)
-    keys = ((quota.get("spec") or {}).get("hard") or {}).keys()
-    return any(key.removeprefix("requests.").removeprefix("limits.") in managed for key in keys)
+def _ours(evidence: Evidence, policy: Policy) -> Iterator[tuple[Json, Quota]]:
+    """Yield the quotas that speak of converted resources."""
+    for item in known(evidence.quotas):
+        if (quota := read_quota(item, policy)) is not None:
+            yield item, quota
 
 
 CHECKS: Final = (

@@ -248,7 +248,8 @@ def _percent(nanos: int | None, family: Family) -> int:
     """Return compute in percent; all of it where it is not said, or in units nobody knows."""
     if nanos is None or not family.core_units:
         return WHOLE
-    return nanos * WHOLE // (family.core_units * NANO)
+    units = -(-nanos // NANO)  # a part of a unit is charged as one
+    return units * WHOLE // family.core_units
 
 
 def _amount(amounts: Json, name: str, family: Family, path: str) -> int | None:

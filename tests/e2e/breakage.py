@@ -17,6 +17,7 @@ from hami_dra.migration.registration import GUARD_NAME, NAME
 from tests.e2e.world import World
 
 CONFIGURATION: Final = f"mutatingwebhookconfiguration/{NAME}"
+CONFIGURATION_FOR_CLAIMS: Final = f"validatingwebhookconfiguration/{NAME}"
 
 
 @contextmanager
@@ -30,13 +31,15 @@ def without_registration(world: World) -> Iterator[None]:
 
 
 @contextmanager
-def with_registration(world: World, **changed: object) -> Iterator[None]:
+def with_registration(
+    world: World, configuration: str = CONFIGURATION, **changed: object
+) -> Iterator[None]:
     """Have other fields in our entry of the registration."""
     patch = [
         {"op": "add", "path": f"/webhooks/0/{key.replace('__', '/')}", "value": value}
         for key, value in changed.items()
     ]
-    world.kubectl("patch", CONFIGURATION, "--type=json", "-p", json.dumps(patch))
+    world.kubectl("patch", configuration, "--type=json", "-p", json.dumps(patch))
     try:
         yield
     finally:
@@ -163,11 +166,13 @@ SCHEDULER: Json = {
         "labels": {"app.kubernetes.io/component": "hami-scheduler"},
     },
     "spec": {
-        "replicas": 0,
         "selector": {"matchLabels": {"app": "s"}},
         "template": {
             "metadata": {"labels": {"app": "s"}},
-            "spec": {"containers": [{"name": "s", "image": "none"}]},
+            "spec": {
+                "schedulerName": "nobody",
+                "containers": [{"name": "s", "image": "none"}],
+            },
         },
     },
 }
@@ -209,9 +214,21 @@ BROKEN: dict[
             "webhook-answers": ("fail", "hami-dra-certs check"),
         },
     ),
+    "another authority for claims": (
+        partial(
+            with_registration,
+            configuration=CONFIGURATION_FOR_CLAIMS,
+            clientConfig__caBundle=other_bundle(),
+        ),
+        {
+            "webhook-answers": ("pass", ""),
+            "claims-admitted": ("fail", "hami-dra-certs check"),
+        },
+    ),
     "nobody there": (
         without_the_process,
         {
+            "claims-admitted": ("fail", "kubectl -n hami-dra-system get pods"),
             "webhook-answers": ("fail", "kubectl -n hami-dra-system get pods"),
             "webhook-health": ("unknown", ""),
         },

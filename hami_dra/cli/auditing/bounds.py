@@ -14,7 +14,7 @@ from hami_dra.migration import Json, Policy
 from hami_dra.migration.names import DRIVER
 from hami_dra.preflight.evidence import Evidence, Hidden, HiddenError
 from hami_dra.preflight.fact import Status, Verdict
-from hami_dra.preflight.tenants import limit_ranges, resource_quotas
+from hami_dra.preflight.tenants import limit_ranges, quotas_enforced
 from hami_dra.quota import exceeded, read_quota
 from hami_dra.quota.amounts import Amounts
 
@@ -72,7 +72,7 @@ COUNTING: Final = (
 
 def bound_of_limits(item: Json, policy: Policy) -> Bound | None:
     """Judge a LimitRange; None for one that names no managed resource."""
-    names = frozenset(policy.managed_names)
+    names = frozenset(policy.converted_names)
     said = [
         f"{section} {name}: {amount}"
         for limit in (item.get("spec") or {}).get("limits") or ()
@@ -109,7 +109,8 @@ def bound_of_quota(
         for limit in quota.limits
     ]
     verdict = _enforced(item, policy, validating)
-    told = [verdict.found, *(str(notice) for notice in quota.notices)]
+    told = [verdict.found] if quota.limits else []
+    told += [str(notice) for notice in quota.notices]
     if over := exceeded([quota], {}, wanted):
         told.append(f"all workloads at once do not fit: {over}")
     return _bound(item, "ResourceQuota", [*said, *quota.not_held], "; ".join(told), verdict.fix)
@@ -117,7 +118,7 @@ def bound_of_quota(
 
 def bound_of_counting(item: Json, counting: Counting, policy: Policy) -> Bound | None:
     """Judge an object of a batch scheduler; None for one that names no managed resource."""
-    name = names_any(item.get("spec"), frozenset(policy.managed_names))
+    name = names_any(item.get("spec"), frozenset(policy.converted_names))
     if not name:
         return None
     return _bound(item, counting.kind, [f"names {name}"], counting.becomes, counting.fix)
@@ -126,7 +127,7 @@ def bound_of_counting(item: Json, counting: Counting, policy: Policy) -> Bound |
 def _enforced(item: Json, policy: Policy, validating: Json | Hidden | None) -> Verdict:
     evidence = Evidence(now=_ANY_TIME, quotas=[item], validating=validating)
     try:
-        return resource_quotas(evidence, policy)
+        return quotas_enforced(evidence, policy)
     except HiddenError as hidden:
         return Verdict(Status.UNKNOWN, f"whether it is enforced could not be read: {hidden}")
 

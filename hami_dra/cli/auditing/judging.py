@@ -58,7 +58,11 @@ class Judge:
 
     @cached_property
     def _sizes(self) -> dict[str, int]:
-        return self.cards.largest()
+        """The size of the largest card of each driver; one of which no more is known is any's."""
+        found, bare = self.cards.largest(), max(self.cards.bare_mib, default=0)
+        drivers = {family.driver for family in self.policy.families}
+        largest = {driver: max(bare, found.get(driver, 0)) for driver in drivers}
+        return {driver: size for driver, size in largest.items() if size}
 
     def findings(self, item: Json) -> Iterator[Finding]:
         """Yield what is said of an object; nothing for one that asks for no card in legacy words.
@@ -179,13 +183,18 @@ def _title(workload: Workload) -> str:
     return f"{thing.title} ({workload.path})" if several else thing.title
 
 
-def controller_of(item: Json) -> tuple[str, str]:
-    """Return API group and kind of the object that made this one; both empty for none."""
+def controller_of(item: Json) -> tuple[str, str, str]:
+    """Return API group, kind and UID of the object that made this one; all empty for none."""
     for each in (item.get("metadata") or {}).get("ownerReferences") or ():
         if each.get("controller"):
             group = str(each.get("apiVersion") or "").rpartition("/")[0]
-            return group, str(each.get("kind") or "")
-    return "", ""
+            return group, str(each.get("kind") or ""), str(each.get("uid") or "")
+    return "", "", ""
+
+
+def has_pods(item: Json) -> bool:
+    """Tell whether an object says what its pods are."""
+    return any(True for thing in things(item) for _ in workloads(thing))
 
 
 def names_any(node: Any, names: Collection[str]) -> str:  # noqa: ANN401 - any JSON

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 from urllib.parse import quote
 
 from hami_dra.cli.auditing.bounds import (
     COUNTING,
+    Counting,
     bound_of_counting,
     bound_of_limits,
     bound_of_quota,
 )
 from hami_dra.cli.auditing.findings import Audit, Bound, Finding, Summary, Unread, summaries
-from hami_dra.cli.auditing.judging import Judge, controller_of
+from hami_dra.cli.auditing.judging import Judge, controller_of, has_pods
 from hami_dra.cli.auditing.reader import Reader
 from hami_dra.cli.kinds import KINDS, Kind, kind_of
 from hami_dra.kube.cache import key_of
@@ -21,11 +23,11 @@ from hami_dra.kube.served import Served
 from hami_dra.kube.session import Session
 from hami_dra.migration import Cards, Json, Policy
 from hami_dra.migration.excerpt import OPT_OUT_LABEL
-from hami_dra.migration.inventory import cards_in
+from hami_dra.migration.inventory import CardReader
 from hami_dra.migration.pod import OPT_OUT_VALUE
 from hami_dra.migration.registration import NAME
 from hami_dra.quota import read_quota
-from hami_dra.quota.amounts import total
+from hami_dra.quota.amounts import Amounts, total
 
 _BUILT_IN: Final = (
     Served("batch/v1", "CronJob", "cronjobs"),
@@ -115,12 +117,14 @@ class _Auditor:
     policy: Policy
     findings: list[Finding] = field(default_factory=list)
     bounds: list[Bound] = field(default_factory=list)
-    _judged: set[tuple[str, str]] = field(default_factory=set)
+    _judged: set[tuple[str, ...]] = field(default_factory=set)
+    _without_pods: set[str] = field(default_factory=set)
+    """Owners that leave it to others what their pods are, such as a Rollout by its workloadRef."""
 
     async def read(self, cards: Cards | None) -> None:
         """Read everything."""
         if cards is None:
-            cards = cards_in(await self.reader.every(_SLICES), self.policy)
+            cards = await self._cards()
         limit_ranges = await self.reader.every(_LIMITS)
         names = frozenset(self.policy.managed_names)
         judge = Judge(
@@ -136,6 +140,12 @@ class _Auditor:
         self._take(bound_of_limits(item, self.policy) for item in limit_ranges)
         await self._quotas()
         await self._counting(served)
+
+    async def _cards(self) -> Cards:
+        """Read the cards; a large cluster has thousands of slices, so none is kept."""
+        found = CardReader(self.policy)
+        await self.reader.each(_SLICES, found.take)
+        return found.cards
 
     async def _left_alone(self) -> set[str]:
         """Return the namespaces that opted out."""
@@ -153,8 +163,11 @@ class _Auditor:
         """Judge the objects of a kind, but those that belong to one which is judged itself."""
 
         def take(item: Json) -> None:
-            if controller_of(item) not in self._judged:
+            *kind, uid = controller_of(item)
+            if tuple(kind) not in self._judged or uid in self._without_pods:
                 self.findings.extend(judge.findings(item))
+            if (own := item["metadata"].get("uid")) and not has_pods(item):
+                self._without_pods.add(own)
 
         is_read = await self.reader.each(served, take)
         kind = _kind_of(served)
@@ -168,9 +181,11 @@ class _Auditor:
         if not ours:
             return
         held = await self.reader.found(_REGISTRATIONS, f"{_ADMISSION}/{NAME}")
+        after: dict[str, list[Amounts]] = {}
+        for each in self.findings:
+            after.setdefault(each.namespace, []).append(each.after)
         for item in ours:
-            namespace = item["metadata"]["namespace"]
-            wanted = total(each.after for each in self.findings if each.namespace == namespace)
+            wanted = total(after.get(item["metadata"]["namespace"], ()))
             bound = bound_of_quota(item, self.policy, validating=held, wanted=wanted)
             self._take([bound])
 
@@ -181,8 +196,10 @@ class _Auditor:
             counting = known.get((each.group, each.kind))
             if counting is None or (self.reader.namespace and not each.is_namespaced):
                 continue
-            found = await self.reader.every(each)
-            self._take(bound_of_counting(item, counting, self.policy) for item in found)
+            await self.reader.each(each, partial(self._count, counting))
+
+    def _count(self, counting: Counting, item: Json) -> None:
+        self._take([bound_of_counting(item, counting, self.policy)])
 
     def _take(self, bounds: Iterable[Bound | None]) -> None:
         self.bounds += [bound for bound in bounds if bound is not None]

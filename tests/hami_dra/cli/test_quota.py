@@ -12,7 +12,7 @@ from hami_dra.migration import Json
 from hami_dra.migration.names import DRIVER
 from hami_dra.node.devices import resource_slice
 from hami_dra.node.simulated import cards
-from tests.hami_dra.kube.api_double import ApiDouble
+from tests.hami_dra.kube.api_double import SLICES, ApiDouble
 
 
 def quota(namespace: str, **hard: object) -> Json:
@@ -49,7 +49,11 @@ OBJECTS = {
 
 
 def show(
-    directory: Path, *arguments: str, cards_of: str = "l4-24g", more: Iterable[Json] = ()
+    directory: Path,
+    *arguments: str,
+    cards_of: str = "l4-24g",
+    more: Iterable[Json] = (),
+    refused: str = "",
 ) -> Result:
     """Run the command against a cluster that holds the objects above."""
 
@@ -65,6 +69,8 @@ def show(
                 await api.put(
                     "resourceslices", resource_slice(found, node="n", node_uid="u", driver=DRIVER)
                 )
+            if refused:
+                api.fail(refused, 403)
             config = api.write_kubeconfig(directory / "kubeconfig")
             line = ["quota", "--kubeconfig", str(config), *arguments]
             return await asyncio.to_thread(CliRunner().invoke, app, line)
@@ -125,6 +131,23 @@ def test_a_claim_of_an_unknown_form_is_told_and_stops_nothing(tmp_path: Path) ->
 
     assert "13000 MiB" in result.stdout
     assert "claim team/strange is not counted: spec.devices.requests" in result.stderr
+
+
+def test_who_sees_a_namespace_alone_sees_its_quotas(tmp_path: Path) -> None:
+    """Kubernetes' own role for viewers has quotas and claims, and no slices."""
+    result = show(tmp_path, "-n", "team", refused=f"GET {SLICES}")
+
+    assert result.exit_code == 0
+    assert "13000 MiB" in result.stdout
+    assert "could not read the sizes of cards" in result.stderr
+    assert "403 Fault" in result.stderr
+
+
+def test_quotas_that_may_not_be_read_are_an_error(tmp_path: Path) -> None:
+    result = show(tmp_path, "-n", "team", refused="GET /api/v1/namespaces/team/resourcequotas")
+
+    assert result.exit_code == 1
+    assert "cluster: 403 Fault" in result.stderr
 
 
 def test_a_namespace_without_such_a_quota_says_so(tmp_path: Path) -> None:

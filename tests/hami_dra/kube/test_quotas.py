@@ -169,6 +169,64 @@ async def test_a_claim_that_never_came_gives_its_share_back_in_the_end(
         assert await quotas.reserve("team", asked("c", 1))
 
 
+async def test_a_claim_that_never_came_keeps_no_pod_out_for_ever(
+    api: ApiDouble, start: Start
+) -> None:
+    """A pod that is refused makes no claim, and only a claim is decided with a look at the rest."""
+    await api.put("resourcequotas", quota(10))
+    async with start(overdue_s=0) as quotas:
+        assert await quotas.reserve("team", asked("a", 10)) == ""
+
+        await until(lambda: quotas.refusal("team", {MEMORY: 10}) == "")
+        assert used(quotas) == 0
+        assert await quotas.reserve("team", asked("b", 10)) == ""
+
+
+async def test_a_claim_that_ended_before_a_replica_began_keeps_no_pod_out(
+    api: ApiDouble, start: Start
+) -> None:
+    """The last claim of a namespace stays in its ledger until the next one is decided."""
+    await api.put("resourcequotas", quota(10))
+    async with start() as quotas:
+        assert await quotas.reserve("team", asked("a", 10)) == ""
+        await api.put("resourceclaims", claim("a", 10))
+        await until(lambda: "a" in quotas._shown.get("team", {}))  # noqa: SLF001 - no other sign
+        await api.remove("resourceclaims", "team", "claim-a")
+        await until(lambda: quotas.refusal("team", {MEMORY: 10}) == "")
+
+    async with start(overdue_s=0) as restarted:
+        await until(lambda: restarted.refusal("team", {MEMORY: 10}) == "")
+
+
+async def test_a_refusal_goes_on_costing_nothing(api: ApiDouble, start: Start) -> None:
+    """However old what the ledger holds: a full namespace is where most claims are refused."""
+    await api.put("resourcequotas", quota(10))
+    async with start(overdue_s=0) as quotas:
+        assert await quotas.reserve("team", asked("a", 10)) == ""
+        await api.put("resourceclaims", claim("a", 10))
+        await until(lambda: "a" in quotas._shown.get("team", {}))  # noqa: SLF001 - no other sign
+        reads = api.count(f"GET {CLAIMS}")
+
+        for uid in "bcd":
+            assert await quotas.reserve("team", asked(uid, 1))
+
+        assert api.count(f"GET {CLAIMS}") == reads
+
+
+async def test_what_never_came_is_looked_for_once(api: ApiDouble, start: Start) -> None:
+    """Also where whoever asks then does not fit all the same."""
+    await api.put("resourcequotas", quota(10))
+    async with start(overdue_s=0) as quotas:
+        assert await quotas.reserve("team", asked("a", 10)) == ""
+        reads = api.count(f"GET {CLAIMS}")
+
+        for uid in "bcd":
+            assert await quotas.reserve("team", asked(uid, 11))
+
+        assert api.count(f"GET {CLAIMS}") == reads + 1
+        assert reserved(api) == {}
+
+
 async def test_a_late_claim_is_not_taken_for_one_that_never_came(
     api: ApiDouble, start: Start
 ) -> None:

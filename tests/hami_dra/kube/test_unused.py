@@ -165,6 +165,14 @@ def test_a_span_is_spelled_in_its_largest_unit(seconds: int, words: str) -> None
     assert spell(timedelta(seconds=seconds)) == words
 
 
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(36 * 3600, "36 hours"), (90, "90 seconds"), (7 * 86_400, "7 days"), (3600, "1 hour")],
+)
+def test_a_limit_is_spelled_in_the_largest_unit_that_says_all(seconds: int, words: str) -> None:
+    assert spell(timedelta(seconds=seconds), whole=True) == words
+
+
 def passes(uses: list[bool], gaps: list[int]) -> Iterator[tuple[datetime, bool]]:
     """Yield the moment of each pass, and whether the template is in use then."""
     now = NOW

@@ -1,5 +1,9 @@
 """Card sizes are those of each pool's newest generation."""
 
+from collections.abc import Iterator
+from typing import Any
+from weakref import ref
+
 from hami_dra.migration import CardKind, Json, Policy
 from hami_dra.migration.inventory import Sizes, cards_in, cards_of
 
@@ -40,3 +44,24 @@ def test_drivers_that_call_their_pools_alike_do_not_replace_each_other() -> None
 
     assert found.kinds == {CardKind(nvidia.driver, "A", 1024), CardKind("d", "B", 1024)}
     assert found.largest() == {nvidia.driver: 1024, "d": 1024}
+
+
+class Watched(dict[str, Any]):
+    """A slice whose end can be seen."""
+
+
+def test_no_slice_is_kept_when_the_next_one_is_read() -> None:
+    """A large cluster has thousands, and with those of other drivers gigabytes."""
+    policy = Policy()
+    seen: list[ref[Watched]] = []
+
+    def slices() -> Iterator[Json]:
+        for number in range(4):
+            item = Watched(a_slice(f"p{number}", policy.families[0].driver, 1, "A"))
+            seen.append(ref(item))
+            yield item
+            del item
+            assert [each() for each in seen[:-1]] == [None] * number
+
+    assert cards_in(slices(), policy).memory_mib == {1024}
+    assert len(seen) == 4

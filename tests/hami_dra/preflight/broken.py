@@ -13,6 +13,7 @@ from tests.hami_dra.preflight.evidence import (
     NOW,
     POLICY,
     another,
+    claims_registration,
     client_config,
     device_class,
     leaf,
@@ -39,6 +40,11 @@ def limits(**sections: object) -> dict[str, Any]:
 
 
 GPU = {"nvidia.com/gpu": "2"}
+
+
+def quota(key: str = "limits.nvidia.com/gpumem", **more: object) -> dict[str, Any]:
+    return {"quotas": [named("q", hard={key: "8000"}, **more)]}
+
 
 BROKEN: dict[str, tuple[dict[str, Any], str, Status, str, str]] = {
     "no DRA at all": (
@@ -68,11 +74,19 @@ BROKEN: dict[str, tuple[dict[str, Any], str, Status, str, str]] = {
     ),
     "capacity refused": (
         {"capacity": Probe(None, "is invalid")},
-        "consumable-capacity", FAIL, "refused: is invalid", "--feature-gates",
+        "consumable-capacity", FAIL, "refused: is invalid", "what the message says",
     ),
     "no alternatives": (
         {"alternatives": Probe(None, "exactly one of")},
         "prioritized-list", WARN, "exactly one of", "DRAPrioritizedList=true",
+    ),
+    "alternatives refused for another reason": (
+        {"alternatives": Probe(None, 'namespaces "tema" not found')},
+        "prioritized-list", WARN, '"tema" not found', "--namespace NAME",
+    ),
+    "alternatives dropped": (
+        {"alternatives": template({})},
+        "prioritized-list", WARN, "drops alternatives", "DRAPrioritizedList=true",
     ),
     "throttled": (
         {"rate": Rate(150, 1.2, 13.5)},
@@ -207,6 +221,14 @@ BROKEN: dict[str, tuple[dict[str, Any], str, Status, str, str]] = {
     "refused for another reason": (
         {"pod": Probe(None, "because")}, "webhook-answers", FAIL, "because", "what the message",
     ),
+    "not trusted with claims": (
+        {"claim": Probe(None, 'failed calling webhook "claims.hami-dra.io": tls: x509: unknown')},
+        "claims-admitted", FAIL, "claims.hami-dra.io", "hami-dra-certs check",
+    ),
+    "not there for claims": (
+        {"claim": Probe(None, "failed calling webhook: connection refused")},
+        "claims-admitted", FAIL, "connection refused", "kubectl -n hami-dra-system get pods",
+    ),
     "no bundle": (
         {"mutating": [registration(clientConfig={})]},
         "webhook-certificate", FAIL, "no caBundle", "--certificate-mode secret",
@@ -276,5 +298,30 @@ BROKEN: dict[str, tuple[dict[str, Any], str, Status, str, str]] = {
             "validating": None,
         },
         "resource-quotas", FAIL, "team/q name converted resources", "hami-dra install",
+    ),
+    "claims are told to nobody": (
+        {**quota(), "validating": {"metadata": {}}},
+        "resource-quotas", FAIL, "nothing enforces them", "hami-dra install",
+    ),
+    "other claims are told": (
+        {**quota(), "validating": claims_registration(Policy(families=()))},
+        "resource-quotas", FAIL, "matchConditions of the registration", "--policy FILE",
+    ),
+    "claims of some namespaces are told": (
+        {**quota(), "validating": claims_registration(namespaceSelector={}, rules=[])},
+        "resource-quotas", FAIL, "namespaceSelector, rules of the registration", "install",
+    ),
+    "claims go past a webhook that is away": (
+        {**quota(), "validating": claims_registration(failurePolicy="Ignore")},
+        "resource-quotas", WARN, "not while it is away", '"value":"Fail"',
+    ),
+    "a key that no claim is measured by": (
+        quota("limits.nvidia.com/gpumem-percentage"),
+        "resource-quotas", WARN, "q are not held as they are written: limits.nvidia.com/gpumem-p",
+        "-n team edit resourcequota q",
+    ),
+    "a quota for a class of work": (
+        quota(scopes=["NotTerminating"]),
+        "resource-quotas", WARN, "claims have no scope (NotTerminating)", "QUOTAS.md",
     ),
 }  # fmt: skip

@@ -7,7 +7,11 @@ from typing import Any
 from certs.authority import KeyPair, Usage, create_authority, issue
 from hami_dra.migration import Json, Policy
 from hami_dra.migration.names import DRIVER
-from hami_dra.migration.registration import guard, webhook_configuration
+from hami_dra.migration.registration import (
+    claim_webhook_configuration,
+    guard,
+    webhook_configuration,
+)
 from hami_dra.node.devices import resource_slice
 from hami_dra.node.simulated import cards
 from hami_dra.preflight.collect import node_of, pool_of
@@ -38,6 +42,13 @@ def client_config(*authorities: KeyPair) -> Json:
 def registration(policy: Policy = POLICY, **changed: object) -> Json:
     """Write our registration, with changed fields of its webhook."""
     written = webhook_configuration(policy, client_config())
+    written["webhooks"][0] |= changed
+    return written
+
+
+def claims_registration(policy: Policy = POLICY, **changed: object) -> Json:
+    """Write the registration for claims, with changed fields of its webhook."""
+    written = claim_webhook_configuration(policy, client_config())
     written["webhooks"][0] |= changed
     return written
 
@@ -102,13 +113,14 @@ def good(**changed: object) -> Evidence:
         "pools": pools(),
         "nodes": [node()],
         "mutating": [registration()],
-        "validating": {"metadata": {"name": "hami-dra-webhook"}},
+        "validating": claims_registration(),
         "guard": admission,
         "guard_binding": binding,
         "schedulers": [],
         "limit_ranges": [],
         "quotas": [],
         "pod": Probe({"spec": {"resourceClaims": [{"name": "gpu-probe"}]}}),
+        "claim": Probe({"spec": {}}),
         "served": Served(leaf(), "", {"missing": []}),
         "rate": Rate(150, 1.2, 3.0),
     }

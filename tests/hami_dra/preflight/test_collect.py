@@ -13,6 +13,8 @@ from tests.hami_dra.kube.api_double import ApiDouble, status_object
 from tests.hami_dra.preflight.evidence import POLICY, registration
 
 READY = "GET /api/v1/namespaces/hami-dra-system/services/https:hami-dra-webhook:443/proxy/readyz"
+NO_JSON = "Expecting value: line 1 column 1 (char 0)"
+TWICE = ["POST /apis/resource.k8s.io/v1/namespaces/team/resourceclaimtemplates"]
 PODS = "POST /api/v1/namespaces/team/pods"
 
 
@@ -28,6 +30,7 @@ async def collected(session: Session, policy: Policy = POLICY) -> Evidence:
         (503, status_object(503, "ServiceUnavailable", "no endpoints"), Served(b"", "", None)),
         (503, b"[]", Served(b"", "", None)),
         (403, status_object(403, "Forbidden", "no"), Hidden("403 Forbidden: no")),
+        (200, b"", Hidden(f"{READY}: the answer is not JSON: {NO_JSON}")),
     ],
 )
 async def test_a_service_is_asked_through_the_api_server(
@@ -75,6 +78,34 @@ async def test_an_api_server_that_is_not_there_is_one_error(
     assert api.calls == ["GET /version"]
 
 
+async def test_a_read_without_an_answer_hides_its_own_part(
+    api: ApiDouble, session: Session
+) -> None:
+    """A cluster in trouble is the one that is asked about."""
+    for call in ("GET /api/v1/nodes", PODS):
+        api.fail(call, 200, b"<html>")
+
+    found = await collected(session)
+
+    assert isinstance(found.nodes, Hidden)
+    assert "GET /api/v1/nodes" in found.nodes.reason
+    assert isinstance(found.pod, Hidden)
+    assert found.quotas == []
+
+
+async def test_an_api_server_that_goes_meanwhile_is_one_error(
+    api: ApiDouble, session: Session
+) -> None:
+    await collected(session)
+    for call in set(api.calls) - {"GET /version"}:
+        api.fail(call, 200, b"<html>")
+    for call in TWICE:
+        api.fail(call, 200, b"<html>")
+
+    with pytest.raises(UnreachableError):
+        await collected(session)
+
+
 async def test_dry_runs_are_dry_and_speak_of_the_policys_own_resources(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,8 +122,10 @@ async def test_dry_runs_are_dry_and_speak_of_the_policys_own_resources(
 
     await collected(session, Policy(families=(family,)))
 
-    assert len(sent) == 3
+    assert len(sent) == 4
     assert all(query == {"dryRun": "All"} for _, _, query in sent)
+    kinds = ["Pod", "ResourceClaim", "ResourceClaimTemplate", "ResourceClaimTemplate"]
+    assert sorted(body["kind"] for _, body, _ in sent) == kinds
     text = json.dumps(sent)
     assert '"example.com/mem": "1"' in text
     assert '"deviceClassName": "x.example"' in text

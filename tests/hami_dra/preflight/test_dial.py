@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -63,6 +64,17 @@ async def test_a_webhook_that_fits_shows_its_certificate_and_its_health(tmp_path
     assert found == Served(
         (tmp_path / "crt").read_bytes(), "", {"missing": [], "degraded": {"x": "y"}}
     )
+
+
+async def test_an_answer_that_comes_in_pieces_is_read_to_its_end(tmp_path: Path) -> None:
+    """A server writes head and body apart; this one is more than any single read returns."""
+    ready = {"missing": [], "degraded": {"x": "y" * 700_000}}
+
+    async with serving(authority(), tmp_path, json.dumps(ready).encode()) as url:
+        found = await ask(url, {})
+
+    assert isinstance(found, Served)
+    assert found.ready == ready
 
 
 @pytest.mark.parametrize(

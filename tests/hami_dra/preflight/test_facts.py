@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from hami_dra.migration import Family, Policy
+from hami_dra.migration.names import DRIVER
+from hami_dra.migration.presets import PRESETS
+from hami_dra.node.devices import resource_slice
+from hami_dra.node.simulated import cards
 from hami_dra.preflight.checks import CHECKS
+from hami_dra.preflight.collect import node_of, pool_of
 from hami_dra.preflight.evidence import Evidence, Hidden
 from hami_dra.preflight.fact import Check, Fact, Status, judge_each, names
 from tests.hami_dra.preflight.broken import ADMISSION, BROKEN, MANY_SIZES, WARN
@@ -15,6 +20,7 @@ from tests.hami_dra.preflight.evidence import (
     NOW,
     POLICY,
     another,
+    device_class,
     good,
     named,
     pools,
@@ -61,6 +67,59 @@ def test_more_sizes_than_a_claim_can_list_are_a_warning(monkeypatch: pytest.Monk
     assert "MiB instead of percent" in fact.fix
 
 
+def test_sizes_are_counted_for_each_vendor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools of two drivers are named alike, by their node, and have generations of their own."""
+    monkeypatch.setattr("hami_dra.preflight.devices.MOST_SIZES", 1)
+    other = Family(name="other", device_class="other.example", driver="other.example")
+    names_ = {key: f"other.example/{key}" for key in type(other.resources).model_fields}
+    resources = other.resources.model_copy(update=names_)
+    policy = Policy(families=(*POLICY.families, other.model_copy(update={"resources": resources})))
+    [ours], [large] = pools(), pools("a100-80g")
+    theirs = replace(
+        large,
+        driver="other.example",
+        sizes=replace(large.sizes, generation=large.sizes.generation + 5),
+    )
+
+    both = facts(good(pools=[ours, theirs]), policy)["card-sizes"]
+    one = facts(good(pools=[ours]), policy)["card-sizes"]
+
+    assert (both.status, both.found) == (Status.PASS, "1 size: 23034 MiB; 1 size: 81920 MiB")
+    assert (one.status, one.found) == (WARN, "no size of a shareable card")
+
+
+def test_without_percentages_no_size_is_needed() -> None:
+    family = Family()
+    resources = family.resources.model_copy(update={"percentage": ""})
+    policy = Policy(families=(family.model_copy(update={"resources": resources}),))
+
+    assert facts(good(pools=[]), policy)["card-sizes"].status is Status.PASS
+
+
+def test_partitions_beside_shared_cards_hide_no_capacity() -> None:
+    item = resource_slice(cards("l4-24g", 2, "n1"), node="n1", node_uid="u", driver=DRIVER)
+    shared, partition = item["spec"]["devices"]
+    del partition["allowMultipleAllocations"]
+    partition["capacity"] = {"memory": shared["capacity"]["memory"]}
+
+    fact = facts(good(pools=[pool_of(item)]))["driver-profile"]
+
+    assert (fact.status, fact.found) == (Status.PASS, "profile hami-dra")
+
+
+def test_the_class_of_partitions_must_be_there_too() -> None:
+    family = Family(mig_device_class="mig.example")
+    policy = Policy(families=(family,))
+    classes = [device_class(), device_class("mig.example", "gpu.nvidia.com")]
+
+    absent = facts(good(), policy)["device-class"]
+    there = facts(good(classes=classes), policy)["device-class"]
+
+    assert (absent.status, "no DeviceClass mig.example" in absent.found) == (Status.FAIL, True)
+    assert "migDeviceClass" in absent.fix
+    assert there.status is Status.PASS
+
+
 def test_upstreams_driver_passes_with_a_policy_that_says_so() -> None:
     family = Family()
     without = family.model_copy(
@@ -89,6 +148,38 @@ def test_quotas_with_the_webhook_and_webhooks_with_the_guard_pass() -> None:
 
     assert found["resource-quotas"].found == "team/q, enforced by the webhook"
     assert found["webhook-order"].found == "zz come after ours, which is called again"
+
+
+def test_what_is_not_converted_is_left_to_its_device_plugin() -> None:
+    """The API server counts and bounds it itself, and its device plugin has to stay."""
+    policy = Policy(families=(*POLICY.families, PRESETS["enflame"]))
+    name = "enflame.com/gcu"
+    allocatable = {"status": {"allocatable": {name: "8"}}, "metadata": {"name": "n1"}}
+    evidence = good(
+        nodes=[node_of(allocatable)],
+        classes=[device_class(), device_class("gcu", "gcu", name)],
+        limit_ranges=[named("lr", limits=[{"min": {name: "1"}, "default": {name: "1"}}])],
+        quotas=[named("q", hard={f"requests.{name}": "8"})],
+        validating=None,
+    )
+
+    for id_ in ("device-plugin", "extended-resource-name", "limit-ranges", "resource-quotas"):
+        assert facts(evidence, policy)[id_].status is Status.PASS
+
+
+def test_a_scheduler_that_was_scaled_to_zero_is_gone() -> None:
+    """That is the command which a preflight gives for one that runs."""
+    scheduler = {**named("hami-scheduler"), "spec": {"replicas": 0}}
+
+    fact = facts(good(schedulers=[scheduler]))["hami-scheduler"]
+
+    assert (fact.status, fact.found) == (Status.PASS, "HAMi's scheduler is scaled to zero")
+
+
+def test_a_quota_without_a_prefix_is_counted_by_nobody() -> None:
+    evidence = good(quotas=[named("q", hard={"nvidia.com/gpu": "8"})], validating=None)
+
+    assert facts(evidence)["resource-quotas"].status is Status.PASS
 
 
 def test_a_service_is_judged_by_what_the_api_server_says_of_it() -> None:

@@ -56,6 +56,10 @@ ASKED = {
         one(exactly(memory="1", cores="0")),
         {GPU: 1, MEMORY: 1, CORES: 0},
     ),
+    "a part of a percent is a percent": (
+        one(exactly(memory="1Mi", cores="100m")),
+        {GPU: 1, MEMORY: 1, CORES: 1},
+    ),
     "bytes": (one(exactly(memory="1Gi", cores="0")), {GPU: 1, MEMORY: 1024, CORES: 0}),
     "all cards that match are as many as a claim can hold": (
         one(exactly(memory="1Mi", cores="1", allocationMode="All")),

@@ -10,9 +10,11 @@ from hami_dra.cli.auditing.bounds import (
     bound_of_quota,
 )
 from hami_dra.migration import Json, Policy
+from hami_dra.migration.registration import claim_webhook_configuration
 from hami_dra.preflight.evidence import Hidden
 
 POLICY = Policy()
+HELD = claim_webhook_configuration(POLICY, {})
 
 
 def item(name: str, **fields: object) -> Json:
@@ -56,7 +58,7 @@ def test_a_quota_says_who_enforces_it_and_whether_everything_fits() -> None:
     found = quota(limits__nvidia__com="40000")
     small, large = {"nvidia.com/gpumem": 40000}, {"nvidia.com/gpumem": 40001}
 
-    held = bound_of_quota(found, POLICY, validating={"metadata": {}}, wanted=small)
+    held = bound_of_quota(found, POLICY, validating=HELD, wanted=small)
     over = bound_of_quota(found, POLICY, validating=None, wanted=large)
     unknown = bound_of_quota(found, POLICY, validating=Hidden("403 Forbidden"), wanted={})
 
@@ -74,10 +76,11 @@ def test_a_quota_says_who_enforces_it_and_whether_everything_fits() -> None:
 def test_a_key_that_no_claim_is_measured_by_is_told() -> None:
     found = item("cards", spec={"hard": {"requests.nvidia.com/priority": "1", "pods": "1"}})
 
-    bound = bound_of_quota(found, POLICY, validating={}, wanted={})
+    bound = bound_of_quota(found, POLICY, validating=HELD, wanted={})
 
     assert bound is not None
-    assert "QuotaNotHeld" in bound.becomes
+    assert bound.becomes.startswith("QuotaNotHeld: resourcequotas/cards: requests.nvidia.com/prio")
+    assert "enforced" not in bound.becomes
     assert (
         bound_of_quota(item("q", spec={"hard": {"pods": "1"}}), POLICY, validating=None, wanted={})
         is None

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from hami_dra.cli.app import app
+from hami_dra.migration import Json
 from tests.manifest_api import SCENE, ManifestApi, documents, serving
 
 PROGRAM = Path(sys.executable).with_name("hami-dra")
@@ -91,6 +92,55 @@ def test_kinds_are_found_in_every_version_of_their_group(tmp_path: Path) -> None
     }
 
 
+def owned(version: str, kind: str, name: str, by: Json, spec: Json) -> Json:
+    """Write an object that another one made."""
+    owner = {
+        "apiVersion": by["apiVersion"],
+        "kind": by["kind"],
+        "uid": by["metadata"]["uid"],
+        "controller": True,
+    }
+    metadata = {"name": name, "namespace": "n", "uid": name, "ownerReferences": [owner]}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def test_what_an_owner_without_pods_made_counts_itself(tmp_path: Path) -> None:
+    """A Rollout may name a Deployment, scales that to nothing and has ReplicaSets of its own."""
+    template: Json = {"template": {"spec": {"containers": [GPU]}}}
+    named = {"kind": "Deployment", "metadata": {"name": "d", "namespace": "n", "uid": "d"}}
+    deployment: Json = {"apiVersion": "apps/v1", **named, "spec": {"replicas": 0, **template}}
+    rollouts: list[Json] = [
+        {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Rollout",
+            "metadata": {"name": name, "namespace": "n", "uid": name},
+            "spec": {"replicas": 3, **spec},
+        }
+        for name, spec in (("refers", {"workloadRef": {"name": "d"}}), ("says", template))
+    ]
+    sets = [
+        owned("apps/v1", "ReplicaSet", f"rs-{by['metadata']['name']}", by, spec)
+        for by, spec in (
+            (deployment, {"replicas": 0, **template}),
+            *((rollout, {"replicas": 3, **template}) for rollout in rollouts),
+        )
+    ]
+    pods = [
+        owned("v1", "Pod", f"pod-{by['metadata']['name']}", by, template["template"]["spec"])
+        for by in sets
+    ]
+
+    with serving(ManifestApi([deployment, *rollouts, *sets, *pods]), tmp_path) as kubeconfig:
+        done = audit(kubeconfig, "-o", "json")
+
+    found = json.loads(done.stdout)["workloads"]
+    assert {each["object"]: each["copies"] for each in found} == {
+        "Deployment/d": 0,
+        "ReplicaSet/rs-refers": 3,
+        "Rollout/says": 3,
+    }
+
+
 def test_pages_change_nothing(kubeconfig: Path, api: ManifestApi) -> None:
     whole = audit(kubeconfig, "-o", "json", *DATE)
     asked = len(api.asked)
@@ -143,6 +193,18 @@ def test_cards_can_come_from_a_file(kubeconfig: Path, api: ManifestApi, tmp_path
     [ranker] = [each for each in json.loads(done.stdout)["workloads"] if "ranker" in each["object"]]
     assert ranker["after"]["nvidia.com/gpumem"] == 2 * 5000
     assert not [path for path in api.asked if path.endswith("/resourceslices")]
+
+
+def test_cards_of_no_known_model_have_a_size_too(kubeconfig: Path, tmp_path: Path) -> None:
+    cards = tmp_path / "cards.yaml"
+    cards.write_text("cards: [{memory: 20000Mi}, {memory: 10000Mi}]\n")
+
+    done = audit(kubeconfig, "--inventory", str(cards), "-o", "json")
+
+    found = json.loads(done.stdout)
+    [ranker] = [each for each in found["workloads"] if "ranker" in each["object"]]
+    assert ranker["before"]["nvidia.com/gpumem"] == 2 * 5000
+    assert None not in {found["total"][each]["memoryMiB"] for each in ("before", "after")}
 
 
 def test_a_report_is_written_beside_what_is_printed(kubeconfig: Path, tmp_path: Path) -> None:

@@ -161,6 +161,14 @@ COPIES = {
     "no replicas": (deployment(replicas=0), 0),
     "PodTemplate": (item("v1", "PodTemplate", template=template()), 0),
     "Job": (item("batch/v1", "Job", **JOB), 4),
+    "Job with fewer completions": (
+        item("batch/v1", "Job", spec={**JOB["spec"], "completions": 3}),
+        3,
+    ),
+    "Job with more completions": (
+        item("batch/v1", "Job", spec={**JOB["spec"], "completions": 9}),
+        4,
+    ),
     "CronJob": (item("batch/v1", "CronJob", spec={"jobTemplate": JOB}), 4),
     "DaemonSet": (
         item(
@@ -178,6 +186,18 @@ COPIES = {
             spec={"replicatedJobs": [{"replicas": 2, "template": JOB}]},
         ),
         8,
+    ),
+    "JobSet with fewer completions": (
+        item(
+            "jobset.x-k8s.io/v1alpha2",
+            "JobSet",
+            spec={
+                "replicatedJobs": [
+                    {"replicas": 5, "template": {"spec": {**JOB["spec"], "completions": 3}}}
+                ]
+            },
+        ),
+        15,
     ),
     "PyTorchJob": (
         item(
@@ -237,6 +257,54 @@ def test_what_has_ended_or_asks_for_no_card_is_not_listed(found: Json) -> None:
     assert not list(JUDGE.findings(found))
 
 
+VOLCANO = item("batch.volcano.sh/v1alpha1", "Job", spec={"tasks": [{"template": template()}]})
+JOBSET = item("jobset.x-k8s.io/v1alpha2", "JobSet", spec={"replicatedJobs": [{"template": JOB}]})
+PYTORCH = item(
+    "kubeflow.org/v1",
+    "PyTorchJob",
+    spec={"pytorchReplicaSpecs": {"Worker": {"template": template()}}},
+)
+ROLLOUT = item("argoproj.io/v1alpha1", "Rollout", spec={"template": template()})
+
+
+def condition(type_: str, status: str = "True") -> Json:
+    return {
+        "conditions": [{"type": "Created", "status": "True"}, {"type": type_, "status": status}]
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [
+        (VOLCANO, {"state": {"phase": "Completed"}}),
+        (VOLCANO, {"state": {"phase": "Terminated"}}),
+        (JOBSET, condition("Completed")),
+        (PYTORCH, condition("Succeeded")),
+        (PYTORCH, condition("Failed")),
+    ],
+)
+def test_jobs_of_operators_end_too(found: Json, status: Json) -> None:
+    """They stay for ever unless somebody asked for less."""
+    assert not list(JUDGE.findings({**found, "status": status}))
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [
+        (VOLCANO, {"state": {"phase": "Running"}, "conditions": [{"status": "Completed"}]}),
+        (VOLCANO, {"state": {"phase": "Aborted"}}),
+        (VOLCANO, {}),
+        (JOBSET, condition("Completed", "False")),
+        (PYTORCH, condition("Running")),
+        (ROLLOUT, condition("Completed")),
+        (ROLLOUT, "unknown"),
+    ],
+)
+def test_what_goes_on_is_listed(found: Json, status: object) -> None:
+    """A Rollout is complete when its update is, and an aborted job can be resumed."""
+    assert the({**found, "status": status}).outcome is Outcome.CONVERTS
+
+
 def test_kinds_that_cannot_carry_claims_are_left_to_the_webhook() -> None:
     ray = item("ray.io/v1", "RayCluster", spec={"workerGroupSpecs": [{"template": template()}]})
     unknown = item("example.org/v1", "Thing", spec={"resources": SHARE})
@@ -250,11 +318,11 @@ def test_kinds_that_cannot_carry_claims_are_left_to_the_webhook() -> None:
 def test_an_object_knows_the_kind_that_made_it() -> None:
     owners = [
         {"apiVersion": "v1", "kind": "ConfigMap"},
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True},
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "uid": "u", "controller": True},
     ]
 
-    assert controller_of({"metadata": {"ownerReferences": owners}}) == ("apps", "ReplicaSet")
-    assert controller_of({"metadata": {}}) == ("", "")
+    assert controller_of({"metadata": {"ownerReferences": owners}}) == ("apps", "ReplicaSet", "u")
+    assert controller_of({"metadata": {}}) == ("", "", "")
 
 
 @given(pods())
