@@ -115,9 +115,16 @@ def chosen(sources: Iterable[Source], directory: Path | None, *, in_place: bool)
     if not in_place:
         return ToStdout()
     for source in sources:
-        if source.path is None:
+        if source.path is None or _is_special(source):
             fail(f"--in-place: found {source.name}, expected files", code=USAGE)
     return InPlace()
+
+
+def _is_special(source: Source) -> bool:
+    """Tell whether a pipe or a device was named, which a file would take the place of."""
+    with suppress(OSError):  # what cannot be looked at is told when it is read
+        return not source.is_found and not stat.S_ISREG(Path(source.name).stat().st_mode)
+    return False
 
 
 def write(path: Path, data: bytes) -> None:
