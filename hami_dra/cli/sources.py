@@ -89,11 +89,18 @@ def _directory(root: Path, *, recursive: bool) -> Iterator[Source]:
     if not found:
         below = "" if recursive else "; -R looks into directories below"
         raise UnreadableError(f"{root}: found no {', '.join(_SUFFIXES)} file{below}")
-    for path in found:
-        # What a symbolic link shows from elsewhere is not ours to convert.
-        # One that leads to itself is there, and cannot be read.
-        if not path.is_symlink() or Path(os.path.realpath(path)).is_relative_to(real_root):
-            yield Source(str(path), root, is_found=True)
+    # What a symbolic link shows from elsewhere is not ours to convert.
+    # One that leads to itself is there, and cannot be read.
+    ours = [
+        path
+        for path in found
+        if not path.is_symlink() or Path(os.path.realpath(path)).is_relative_to(real_root)
+    ]
+    if not ours:
+        raise UnreadableError(
+            f"{root}: found symbolic links that lead out of it and nothing else; name their files"
+        )
+    yield from (Source(str(path), root, is_found=True) for path in ours)
 
 
 def _walked(root: Path, *, recursive: bool) -> Iterator[Path]:

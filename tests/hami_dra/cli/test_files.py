@@ -173,6 +173,17 @@ def test_symbolic_links_are_not_followed_out_of_the_tree(repository: Path) -> No
     assert CONVERTED in (repository / "below" / "d.yaml").read_text()
 
 
+def test_a_directory_of_nothing_but_links_out_of_it_is_told(repository: Path) -> None:
+    links = repository.parent / "links"
+    links.mkdir()
+    (links / "a.yaml").symlink_to(repository / "a.yaml")
+
+    ran = run("convert", "-f", links)
+
+    assert (ran.returncode, ran.stdout) == (1, b"")
+    assert b"found symbolic links that lead out of it and nothing else" in ran.stderr
+
+
 def test_a_link_to_itself_is_told_and_does_not_stop_the_others(repository: Path) -> None:
     (repository / "0.yaml").symlink_to("0.yaml")
     (repository / "below" / "up").symlink_to(repository)
