@@ -6,10 +6,11 @@ whose fields are annotated with what they mean.
 """
 
 import argparse
+import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -27,16 +28,34 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Says of a setting how its text is read and what it means."""
+    """Says of a setting how its text is read, what it means, and what it is when nobody sets it."""
 
     read: Reader
     meaning: str
+    default: object = None
+
+    @property
+    def help(self) -> str:
+        """Return what it means, with its default unless the text says it or there is none."""
+        if self.default in (None, "", dataclasses.MISSING) or "Default:" in self.meaning:
+            return self.meaning
+        return f"{self.meaning} [default: {_written(self.default)}]"
 
 
 def fields(settings: type) -> Mapping[str, Described]:
     """Return what can be set of a class of settings, by name."""
     hints = get_type_hints(settings, include_extras=True)
-    return {name: hint.__metadata__[0] for name, hint in hints.items()}
+    return {
+        field.name: dataclasses.replace(hints[field.name].__metadata__[0], default=field.default)
+        for field in dataclasses.fields(settings)
+    }
+
+
+def _written(value: object) -> str:
+    """Return a value as a person would write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.name.lower() if isinstance(value, IntEnum) else str(value)
 
 
 def read_values(
@@ -88,7 +107,7 @@ def add_flags(
     """
     for name, what in described.items():
         flag, variable = f"--{name.replace('_', '-')}", f"{prefix}{name.upper()}"
-        text = f"{what.meaning} [env: {variable}]"
+        text = f"{what.help} [env: {variable}]"
         if flag in switches:
             parser.add_argument(flag, metavar="VALUE", nargs="?", const="true", help=text)
         else:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 import uvloop
 from pydantic import ValidationError
+from pydantic_core import PydanticUndefined
 
 from certs.authority import CertificateError
 from certs.leaf import service_names
@@ -41,7 +42,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 def _option(field: str) -> Any:  # noqa: ANN401 - typer's own type
     """Describe a flag by the setting that it overrides."""
     names = [f"--{field.replace('_', '-')}"]
-    described = " ".join((Settings.model_fields[field].description or "").split())
+    setting = Settings.model_fields[field]
+    described = " ".join((setting.description or "").split())
+    if setting.default not in {None, False, PydanticUndefined} and "Default:" not in described:
+        described += f" [default: {setting.default}]"
     help_text = f"{described} [env: HAMI_DRA_WEBHOOK_{field.upper()}]"
     return typer.Option(*names, help=help_text, show_default=False)
 

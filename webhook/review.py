@@ -259,7 +259,15 @@ def warnings_of(notices: tuple[Notice, ...]) -> tuple[str, ...]:
 
 
 def _warning(notice: Notice) -> str:
-    for text in (str(notice), f"{notice.code}: {notice.message}"):
+    """Render a notice in the form that says most and still fits.
+
+    Of an annotation the name is kept as long as that is possible, since messages speak of it.
+    """
+    bare = f"{notice.code}: {notice.message}"
+    _, bracket, name = notice.path.partition("[")
+    named = f"{notice.code}: {name.removesuffix(']')}: {notice.message}"
+    is_member = notice.path.startswith("metadata.") and bracket
+    for text in (str(notice), named if is_member else bare, bare):
         line = "".join(c if c.isprintable() else " " for c in text)
         if len(line) <= LONGEST_WARNING:
             return line

@@ -92,7 +92,8 @@ class Settings(BaseSettings):
     log_format: LogFormat = LogFormat.AUTO
     """json, text, or auto: text on a terminal and JSON elsewhere."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least severe lines to write; every review is one line at info."""
+    """The least severe lines to write: debug, info, warning or error. Every review is one at
+    info."""
 
     @property
     def place(self) -> Place:

@@ -3,6 +3,7 @@
 `hami-dra <name>` is the function `<name>_command` of its module, or the module's own `app`.
 """
 
+import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Final
 
 import typer
 
-from hami_dra.cli.exits import EPILOG
+from hami_dra.cli.exits import EPILOG, UNREADABLE, whole_output
 from hami_dra.cli.lazy import LazyGroup
 
 _COMMANDS: Final = {
@@ -50,8 +51,13 @@ def _root() -> None:
 
 def main() -> None:
     """Run the command line, under the name by which kubectl's users call it where they do."""
+    if (
+        sys.stdout is None
+    ):  # what is printed shall fail, and a file that is opened not be taken for it
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     if isinstance(sys.stdout, TextIOWrapper):
         # Manifests are UTF-8 wherever they are printed, and names of files the bytes that they are.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     is_plugin = Path(sys.argv[0]).name.startswith("kubectl-")
-    app(prog_name="kubectl hami-dra" if is_plugin else None)
+    with whole_output(UNREADABLE):
+        app(prog_name="kubectl hami-dra" if is_plugin else None)

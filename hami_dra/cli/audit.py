@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hami_dra.cli.exits import UNREADABLE, fail
+from hami_dra.cli.exits import UNREADABLE, USAGE, fail
 from hami_dra.cli.live import (
     EveryNamespace,
     Live,
@@ -69,6 +69,8 @@ def audit_command(
     is asked for and taken by namespace. Nothing is written to the cluster.
     """
     check_namespaces(namespace, every=all_namespaces)
+    if html == Path():  # an unset variable
+        fail("--html: found an empty name, expected a file", code=USAGE)
     meaning = read_policy(policy)
     # Only here: the client library takes longer to import than most commands take to run.
     from hami_dra.cli.auditing.run import Asked, audit  # noqa: PLC0415 - see above

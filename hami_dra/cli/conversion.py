@@ -12,7 +12,7 @@ from hami_dra.cli.patching import patched
 from hami_dra.cli.report import Entry, Remark, Result
 from hami_dra.cli.scan import Scanner
 from hami_dra.cli.sources import UnreadableError, as_text
-from hami_dra.cli.templates import KIND, template_name
+from hami_dra.cli.templates import KIND, TemplateName, template_name
 from hami_dra.cli.workloads import (
     Steps,
     Thing,
@@ -22,7 +22,7 @@ from hami_dra.cli.workloads import (
     unconverted,
     workloads,
 )
-from hami_dra.migration import Cards, Json, Migration, Policy, RejectedPod, Template, migrate
+from hami_dra.migration import Cards, Json, Migration, Policy, RejectedPod, migrate
 from hami_dra.yaml_edit import Document as Parsed
 from hami_dra.yaml_edit import EditError, as_yaml, edited
 
@@ -48,11 +48,13 @@ class Converted:
         text: the new text; None when nothing changed.
         entries: what is to be said of its objects.
         documents: those that were changed or added, as they now are, for a dry run.
+        templates: which ones were written into it.
     """
 
     text: str | None = None
     entries: list[Entry] = field(default_factory=list)
     documents: list[Located] = field(default_factory=list)
+    templates: set[TemplateName] = field(default_factory=set)
 
 
 class Converter:
@@ -68,7 +70,23 @@ class Converter:
         self._cards = cards
         self._names = frozenset(policy.managed_names)
         self._scanner = Scanner(each for name in self._names for each in spellings(name))
-        self._written: set[tuple[str, str]] = set()
+        self._written: set[TemplateName] = set()
+
+    def note_templates(self, name: str, data: bytes) -> None:
+        """Note the templates that an input holds, so that none is written a second time.
+
+        An earlier conversion wrote them. Of several inputs this must be done with all before the
+        first is converted: a new file can sort before the one that holds the template it needs.
+        """
+        if KIND.encode() not in data:
+            return
+        with suppress(UnreadableError):  # told when it is converted, if it has to be read for that
+            for document in split(name, as_text(name, data)):
+                self._note_template(document)
+
+    def take_back(self, converted: Converted) -> None:
+        """Forget the templates of an input that could not be written; the next one needs them."""
+        self._written -= converted.templates
 
     def convert(
         self, name: str, data: bytes, *, is_patch: Callable[[], bool] = lambda: False
@@ -86,18 +104,18 @@ class Converter:
                 UTF-8.
         """
         result = Converted()
-        has_templates = KIND.encode() in data
-        if b"\0" not in data and not has_templates and not self._scanner.finds(data):
+        if b"\0" not in data and not self._scanner.finds(data):
             return result
+        self.note_templates(name, data)
         parts: list[str] = []
-        changed, before = False, set(self._written)
+        changed = False
         try:
             for document in split(name, as_text(name, data)):
                 text = self._document(document, result, is_patch)
                 changed = changed or text is not None
                 parts.append(document.lead + document.text if text is None else text)
         except Exception:
-            self._written = before  # what was to be written into this input was not
+            self.take_back(result)
             raise
         result.text = "".join(parts) if changed else None
         return result
@@ -107,7 +125,6 @@ class Converter:
     ) -> str | None:
         """Return a document's new text with its lead; None for one that stays."""
         if not self._scanner.finds(document.text.encode()):
-            self._note_template(document)
             return None
         parsed = document.parsed()
         made = [self._thing(document, thing) for thing in things(parsed.value)]
@@ -127,13 +144,11 @@ class Converter:
         return self._changed(document, parsed, work, entries, result)
 
     def _note_template(self, document: Document) -> None:
-        """Note a template that an earlier conversion wrote, so that it is not written again."""
         if KIND not in document.text:
             return
         with suppress(UnreadableError):  # a document without managed resources is not ours to judge
-            name = template_name(document.parsed().value)
-            if name is not None:
-                self._written.add(name)
+            found = (template_name(thing.content) for thing in things(document.parsed().value))
+            self._written.update(name for name in found if name is not None)
 
     def _changed(
         self,
@@ -151,7 +166,7 @@ class Converter:
             reason = f"{_REJECTED}: {error}; please report it with the manifest"
             result.entries += [_as_it_was(entry, reason) for entry in entries]
             return None
-        templates = list(self._new_templates(work))
+        templates = list(self._new_templates(work, result))
         result.entries += entries
         result.documents += [(document.where, template) for template in templates]
         result.documents.append((document.where, after))
@@ -186,20 +201,18 @@ class Converter:
         names = tuple(template.name for template in migration.templates)
         return _entry(document, workload, Result.CHANGED, remarks, templates=names), migration
 
-    def _new_templates(self, work: list[tuple[Workload, Migration]]) -> Iterator[Json]:
+    def _new_templates(
+        self, work: list[tuple[Workload, Migration]], result: Converted
+    ) -> Iterator[Json]:
         """Yield the templates that were not written before, in the order of need."""
         for workload, migration in work:
             namespace = workload.thing.namespace
             for template in migration.templates:
-                if self._is_new(namespace, template):
+                key = (namespace, template.name)
+                if key not in self._written:
+                    self._written.add(key)
+                    result.templates.add(key)
                     yield template.manifest(namespace or None)
-
-    def _is_new(self, namespace: str, template: Template) -> bool:
-        key = (namespace, template.name)
-        if key in self._written:
-            return False
-        self._written.add(key)
-        return True
 
 
 def misplaced(workload: Workload, policy: Policy) -> Iterator[Remark]:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from hami_dra.cli.conversion import Converter, Located
+from hami_dra.cli.conversion import Converted, Converter, Located
 from hami_dra.cli.exits import USAGE, fail
 from hami_dra.cli.kustomize import is_patch
 from hami_dra.cli.options import (
@@ -133,12 +133,14 @@ def _convert_all(
     """Convert all inputs; return what is new or changed in them, where that is wanted."""
     converter = Converter(target.policy, target.cards)
     kept: list[Located] = []
-    for source, data in read_all(sources, report):
+    for source, data in read_all(sources, report, first=converter.note_templates):
+        converted = Converted()
         try:
             converted = converter.convert(source.name, data, is_patch=partial(is_patch, source))
             text = converted.text
             out.put(source, data if text is None else text.encode(), changed=text is not None)
         except UnreadableError as error:
+            converter.take_back(converted)
             report.errors.append(str(error))
             continue
         report.entries += converted.entries

@@ -17,7 +17,7 @@ from typing import Final
 import typer
 
 from hami_dra.cli.conversion import Converter
-from hami_dra.cli.exits import USAGE, fail
+from hami_dra.cli.exits import USAGE, fail, whole_output
 from hami_dra.cli.kustomize import is_patch
 from hami_dra.cli.options import (
     Context,
@@ -81,7 +81,8 @@ def diff_command(
     )
     report = Report()
     changes = list(_changes(sources, target, report))
-    trouble = _show(changes)
+    with whole_output(_UNREADABLE):  # 1 would say that something changes, and no more
+        trouble = _show(changes)
     tell(report, None, to_stdout=False)
     if report.errors:
         raise typer.Exit(_UNREADABLE)
@@ -92,7 +93,7 @@ def diff_command(
 
 def _changes(sources: list[Source], target: Target, report: Report) -> Iterator[_Change]:
     converter = Converter(target.policy, target.cards)
-    for source, data in read_all(sources, report):
+    for source, data in read_all(sources, report, first=converter.note_templates):
         try:
             converted = converter.convert(source.name, data, is_patch=partial(is_patch, source))
         except UnreadableError as error:

@@ -1,5 +1,10 @@
 """Exit codes, and how a command ends with one."""
 
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NoReturn
 
 import typer
@@ -18,6 +23,30 @@ EPILOG: Final = (
     " could not be dealt with."
 )
 """What every --help says of them."""
+
+
+_NO_ROOM: Final = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE)
+)
+"""What becomes of a write to standard output: full, failed, closed, or nobody reads it."""
+
+
+@contextmanager
+def whole_output(code: int) -> Iterator[None]:
+    """End the command with a code when not all that it printed could be written."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None or error.errno not in _NO_ROOM:
+            raise
+        if error.errno != errno.EPIPE:  # who closes a pipe has read enough
+            typer.echo(f"hami-dra: standard output: {error.strerror}", err=True)
+        # What is left goes nowhere, or Python would try it again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(code)
 
 
 def fail(message: str, *, code: int) -> NoReturn:

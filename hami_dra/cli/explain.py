@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from hami_dra.cli.documents import Document, split
-from hami_dra.cli.exits import NOT_ALL, UNREADABLE, fail
+from hami_dra.cli.exits import NOT_ALL, UNREADABLE, USAGE, fail
 from hami_dra.cli.explanation import Explanation, explain
 from hami_dra.cli.options import Context, Inventory, Kubeconfig, KubeVersion, PolicyFile
 from hami_dra.cli.report import markdown
@@ -64,6 +64,8 @@ def explain_command(
 
     A pod that was converted already is explained from the record in its annotation.
     """
+    if what in {"", _LIVE}:  # an unset variable; a path would take it for the current directory
+        fail(f"found {what!r}, expected FILE, - or pod/NAME", code=USAGE)
     target = find_target(
         policy,
         kube_version=kube_version,

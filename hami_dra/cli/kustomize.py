@@ -66,6 +66,8 @@ def patch_files(directory: Path) -> frozenset[Path]:
     """Return the files that the kustomization of a directory applies as patches; none without."""
     for name in _FILES:
         with suppress(OSError, ValueError, SyntaxProblem):
+            if not (directory / name).is_file():
+                continue  # not there, or a pipe, which could be waited for without end
             value = parse((directory / name).read_text("utf-8")).value
             return frozenset(directory / path for path in _paths(value))
     return frozenset()

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from urllib.parse import quote
 
 from hami_dra.cli.cluster import CLUSTER_ERRORS
 from hami_dra.cli.exits import UNREADABLE, fail
@@ -26,4 +27,5 @@ def read(namespace: str, name: str, context: str | None, kubeconfig: Path | None
 
 async def _read(namespace: str, name: str, context: str | None, kubeconfig: Path | None) -> Json:
     async with await Session.connect(kubeconfig, context) as session:
-        return await session.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        within = f"/api/v1/namespaces/{quote(namespace, safe='')}"
+        return await session.get(f"{within}/pods/{quote(name, safe='')}")

@@ -115,21 +115,33 @@ def chosen(sources: Iterable[Source], directory: Path | None, *, in_place: bool)
     if not in_place:
         return ToStdout()
     for source in sources:
-        if source.path is None:
+        is_pipe = not source.is_found and source.path and _is_pipe_or_device(source.path)
+        if source.path is None or is_pipe:
             fail(f"--in-place: found {source.name}, expected files", code=USAGE)
     return InPlace()
+
+
+def _is_pipe_or_device(path: Path) -> bool:
+    with suppress(OSError):  # what cannot be looked at is told when it is read or written
+        mode = path.stat().st_mode
+        return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+    return False
 
 
 def write(path: Path, data: bytes) -> None:
     """Replace a file as a whole, or create it; a crash leaves the old one or the new one.
 
-    Mode and, where we may, owner stay.
+    Mode and, where we may, owner stay. Into a pipe or a device, such as /dev/stdout, it is written,
+    since a file in its place would take it from everybody.
 
     Raises:
         UnreadableError: if it cannot be written.
     """
     temporary = ""
     try:
+        if _is_pipe_or_device(path):
+            path.write_bytes(data)
+            return
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         with os.fdopen(descriptor, "wb") as file:
             _copy_owner(path, file.fileno())

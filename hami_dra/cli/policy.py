@@ -22,6 +22,7 @@ from hami_dra.policies.schema import schema
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     help="Say what a migration means: resource names, DeviceClasses, defaults and rules.",
     short_help="Show, check and import policy files.",
@@ -29,13 +30,19 @@ app = typer.Typer(
 )
 
 
-@app.command(epilog="Example: hami-dra policy show > policy.yaml")
+@app.command(
+    short_help="Print the whole policy, every field explained.",
+    epilog="Example: hami-dra policy show > policy.yaml",
+)
 def show(policy: PolicyFile = None) -> None:
     """Print the whole policy as a commented file that says the same when it is loaded."""
     typer.echo(render(document(read_policy(policy)), notes()), nl=False)
 
 
-@app.command(epilog="Example: hami-dra policy check policy.yaml")
+@app.command(
+    short_help="Tell whether a policy file can be used, and what it changes.",
+    epilog="Example: hami-dra policy check policy.yaml",
+)
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The policy file.")],
 ) -> None:
@@ -48,13 +55,17 @@ def check(
         typer.echo(line)
 
 
-@app.command("schema", epilog="Example: hami-dra policy schema > policy.schema.json")
+@app.command(
+    "schema",
+    short_help="Print a JSON Schema for editors.",
+    epilog="Example: hami-dra policy schema > policy.schema.json",
+)
 def schema_command() -> None:
     """Print the JSON Schema of policy files, by which editors complete and check them."""
     typer.echo(json.dumps(schema(), indent=2))
 
 
-@app.command(epilog="Example: hami-dra policy presets")
+@app.command(short_help="List the families that ship.", epilog="Example: hami-dra policy presets")
 def presets() -> None:
     """List the families that a policy can name, with their resources and DeviceClass."""
     rows = [("NAME", "DEVICECLASS", "RESOURCES"), *(_row(each) for each in PRESETS.values())]
@@ -69,6 +80,7 @@ def _row(family: Family) -> tuple[str, str, str]:
 
 @app.command(
     "import",
+    short_help="Turn HAMi's device-config.yaml into a policy.",
     epilog="Example: kubectl get configmap -n kube-system hami-scheduler-device -o yaml |"
     " hami-dra policy import - > policy.yaml",
 )

@@ -11,7 +11,7 @@ from hami_dra.cli.target import read_policy
 
 EPILOG = (
     "Examples: hami-dra preflight; hami-dra preflight --context production -o markdown."
-    " Exit codes: 0 ready, 1 cluster unreachable, 2 usage, 3 a fact fails."
+    " Exit codes: 0 no fact fails, 1 cluster unreachable, 2 usage, 3 a fact fails."
 )
 
 

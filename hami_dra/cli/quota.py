@@ -9,14 +9,18 @@ from typing import Annotated
 import typer
 
 from hami_dra.cli.exits import UNREADABLE, USAGE, fail
-from hami_dra.cli.options import Context, Kubeconfig, PolicyFile
+from hami_dra.cli.live import LiveContext, LiveKubeconfig
+from hami_dra.cli.options import PolicyFile
 from hami_dra.cli.table import table
 from hami_dra.cli.target import read_policy
 from hami_dra.migration import Json
 from hami_dra.quota import Known, Limit, Quota, Sizes
 from hami_dra.quota.claim import holdings
 
-EPILOG = "Example: hami-dra quota -n team-a; hami-dra quota -A -o json"
+EPILOG = (
+    "Examples: hami-dra quota -n team-a; hami-dra quota -A -o json. Exit codes: 0 done, 1 cluster"
+    " unreachable or a read refused, 2 usage."
+)
 
 _COLUMNS = ("NAMESPACE", "QUOTA", "KEY", "USED", "HARD", "PERCENT", "PODS")
 _WHOLE = 100
@@ -100,8 +104,8 @@ def quota_command(
     ] = False,
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print.")] = Output.TABLE,
     policy: PolicyFile = None,
-    context: Context = "",
-    kubeconfig: Kubeconfig = None,
+    context: LiveContext = "",
+    kubeconfig: LiveKubeconfig = None,
 ) -> None:
     """Show what the claims of namespaces take of their legacy quotas, and by which pods.
 

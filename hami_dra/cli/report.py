@@ -170,7 +170,8 @@ def _summary(report: Report) -> str:
     refused = report.count(Result.REFUSED)
     counts += f", {refused} refused" if refused else ""
     errors = f", {len(report.errors)} unreadable" if report.errors else ""
-    return f"{report.files} inputs: {counts}{errors}"
+    noun = "input" if report.files == 1 else "inputs"
+    return f"{report.files} {noun}: {counts}{errors}"
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:

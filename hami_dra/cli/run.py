@@ -1,7 +1,7 @@
 """What the commands that read manifests have in common: all inputs, whatever is wrong with one."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import typer
@@ -25,16 +25,37 @@ def inputs(names: Iterable[str], kustomizations: Iterable[str], *, recursive: bo
     return [*found, *(Source(name, is_kustomization=True) for name in directories)]
 
 
-def read_all(sources: list[Source], report: Report) -> Iterator[tuple[Source, bytes]]:
-    """Read inputs one by one; those that cannot be read are noted. A terminal sees how far."""
+def read_all(
+    sources: list[Source], report: Report, *, first: Callable[[str, bytes], None] | None = None
+) -> Iterator[tuple[Source, bytes]]:
+    """Read inputs one by one; those that cannot be read are noted. A terminal sees how far.
+
+    Args:
+        sources: the inputs.
+        report: what could not be read is noted there.
+        first: is told name and content of every input before the first one is handed out.
+    """
+    contents: Iterable[bytes | UnreadableError] = map(_read, sources)
+    if first is not None:
+        contents = list(contents)
+        for source, content in zip(sources, contents, strict=True):
+            if isinstance(content, bytes):
+                first(source.name, content)
     is_long = len(sources) >= _WORTH_A_BAR and sys.stderr.isatty()
     with typer.progressbar(sources, file=sys.stderr, hidden=not is_long) as bar:
-        for source in bar:
+        for source, content in zip(bar, contents, strict=True):
             report.files += 1
-            try:
-                yield source, source.read()
-            except UnreadableError as error:
-                report.errors.append(str(error))
+            if isinstance(content, bytes):
+                yield source, content
+            else:
+                report.errors.append(str(content))
+
+
+def _read(source: Source) -> bytes | UnreadableError:
+    try:
+        return source.read()
+    except UnreadableError as error:
+        return error
 
 
 def tell(report: Report, format_: ReportFormat | None, *, to_stdout: bool) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -29,11 +30,14 @@ class Source:
         name: for messages: the file's path, `-`, or the kustomization's directory.
         root: the directory that was named, or that holds the file that was named; None for what
             is no file.
+        is_found: whether it was found in the directory that was named, where nobody meant a named
+            pipe, which can be waited for without end.
     """
 
     name: str
     root: Path | None = None
     is_kustomization: bool = False
+    is_found: bool = False
 
     @property
     def path(self) -> Path | None:
@@ -48,6 +52,8 @@ class Source:
         """
         if self.is_kustomization:
             return _kustomized(self.name)
+        if self.is_found:
+            _check_regular(self.name)
         return _read_bytes(self.name)
 
 
@@ -71,7 +77,7 @@ def files(names: Iterable[str], *, recursive: bool) -> Iterator[Source]:
                 f"{name}: found a URL, expected a file; pipe it: curl -fsSL {name} | hami-dra"
                 " convert -f -"
             )
-        elif Path(name).is_dir():
+        elif os.path.isdir(name):  # noqa: PTH112 - Path's raises where nobody may look
             yield from _directory(Path(name), recursive=recursive)
         else:
             yield Source(name, Path(name).parent)
@@ -83,11 +89,18 @@ def _directory(root: Path, *, recursive: bool) -> Iterator[Source]:
     if not found:
         below = "" if recursive else "; -R looks into directories below"
         raise UnreadableError(f"{root}: found no {', '.join(_SUFFIXES)} file{below}")
-    for path in found:
-        # What a symbolic link shows from elsewhere is not ours to convert.
-        # One that leads to itself is there, and cannot be read.
-        if not path.is_symlink() or Path(os.path.realpath(path)).is_relative_to(real_root):
-            yield Source(str(path), root)
+    # What a symbolic link shows from elsewhere is not ours to convert.
+    # One that leads to itself is there, and cannot be read.
+    ours = [
+        path
+        for path in found
+        if not path.is_symlink() or Path(os.path.realpath(path)).is_relative_to(real_root)
+    ]
+    if not ours:
+        raise UnreadableError(
+            f"{root}: found symbolic links that lead out of it and nothing else; name their files"
+        )
+    yield from (Source(str(path), root, is_found=True) for path in ours)
 
 
 def _walked(root: Path, *, recursive: bool) -> Iterator[Path]:
@@ -127,13 +140,33 @@ def read_text(name: str) -> str:
     return as_text(name, _read_bytes(name)).removeprefix(_BOM)
 
 
+def _check_regular(name: str) -> None:
+    """Refuse what is no file although its name ends like one: a pipe, a socket, a device.
+
+    Raises:
+        UnreadableError: if it is none, or cannot be looked at.
+    """
+    try:
+        mode = Path(name).stat().st_mode
+    except OSError as error:
+        raise _not_read(name, error) from error
+    if not stat.S_ISREG(mode):
+        raise UnreadableError(
+            f"{name}: found a pipe, socket or device, expected a file; name it itself to read it"
+        )
+
+
 def _read_bytes(name: str) -> bytes:
+    if name == STDIN and sys.stdin is None:
+        raise UnreadableError(f"{STDIN}: standard input is closed; name a readable file")
     try:
         return sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
     except OSError as error:
-        raise UnreadableError(
-            f"{name}: {error.strerror}; name a readable file, or - for stdin"
-        ) from error
+        raise _not_read(name, error) from error
+
+
+def _not_read(name: str, error: OSError) -> UnreadableError:
+    return UnreadableError(f"{name}: {error.strerror}; name a readable file, or - for stdin")
 
 
 def as_text(name: str, data: bytes) -> str:

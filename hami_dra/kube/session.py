@@ -7,6 +7,7 @@ and pools connections. Its models drop or refuse fields that they do not know, s
 import json
 import os
 import random
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +16,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from hami_dra.kube.errors import ApiError, UnreachableError
+from hami_dra.kube.errors import ApiError, ConfigurationError, UnreachableError
 from hami_dra.migration.json import Json
 
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -79,7 +80,11 @@ class Session:
         from hami_dra.kube.official import Client  # noqa: PLC0415
 
         source = locate(kubeconfig, context, environ=os.environ, home=Path.home())
-        client = Client(await load(source, context))
+        configuration = await load(source, context)
+        try:
+            client = Client(configuration)
+        except (OSError, ValueError) as error:  # of certificates and keys
+            raise ConfigurationError(f"could not use {source}: {error}") from error
         return cls(client, credential_errors=(ConfigException,))
 
     async def __aenter__(self) -> Self:
@@ -133,7 +138,7 @@ class Session:
             ) as answer:
                 return _decode(await answer.read(), method, path)
         except (aiohttp.ClientError, OSError) as error:
-            raise UnreachableError(f"{method} {path}: {error!r}") from error
+            raise UnreachableError(f"{method} {path}: {_words(error)}") from error
 
     async def get(self, path: str, *, query: Query | None = None) -> Json:
         """Read an object or a list."""
@@ -208,7 +213,7 @@ class Session:
                 async for line in _lines(answer):
                     yield _event(line, path)
         except (aiohttp.ClientError, OSError) as error:
-            raise UnreachableError(f"watch {path}: {error!r}") from error
+            raise UnreachableError(f"watch {path}: {_words(error)}") from error
 
     async def _send(
         self,
@@ -244,6 +249,20 @@ class Session:
             )
         except self._credential_errors as error:
             raise UnreachableError(f"could not renew the credentials: {error}") from error
+
+
+def _words(error: Exception) -> str:
+    """Say why there is no answer; the library's errors show its objects, or nothing at all."""
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, ssl.SSLError):
+        cause = error.os_error
+        said = cause.strerror or str(cause)
+        if isinstance(cause, ConnectionError) and cause.errno:
+            # The loop's own sentence names the address once more, and not what happened.
+            said = os.strerror(cause.errno)
+        return f"{error.host}:{error.port}: {said}"
+    if isinstance(error, TimeoutError):
+        return str(error) or "no answer in time"
+    return str(error) or type(error).__name__
 
 
 async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -76,7 +76,10 @@ _PODS: Final = sum(wanted.pods for wanted in EXAMPLES.values())
 
 
 def demo(
-    *, keep: Annotated[bool, typer.Option("--keep", help="Leave everything running.")] = False
+    *,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave everything running, with simulated nodes only.")
+    ] = False,
 ) -> None:
     """Show legacy GPU manifests run unchanged on DRA, on a real control plane of this host.
 

@@ -13,7 +13,7 @@ from hami_dra.migration.json import Json
 
 ANNOTATION: Final = "hami-dra.io/migration"
 
-_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 TEMPLATE_PREFIX: Final = "hami-"
 """Start of the name of every template that a migration makes."""
@@ -57,14 +57,18 @@ class Record:
     fields: dict[str, Any] = field(default_factory=dict)
 
     def as_text(self) -> str:
-        """Return the annotation's value: short, and the same for the same record."""
+        """Return the annotation's value: short, and the same for the same record.
+
+        Amounts stand in the order in which they were written, in which a revert gives them back.
+        """
         containers = {
             name: _without_empty(
                 {"claims": list(c.claims), "limits": c.limits, "requests": c.requests}
             )
-            for name, c in self.containers.items()
+            for name, c in sorted(self.containers.items())
         }
-        parts = {"containers": containers, "env": self.variables, "fields": self.fields}
+        variables, fields = dict(sorted(self.variables.items())), dict(sorted(self.fields.items()))
+        parts = {"containers": containers, "env": variables, "fields": fields}
         return _ENCODER.encode(_without_empty(parts))
 
 

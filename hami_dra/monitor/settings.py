@@ -53,7 +53,9 @@ class Settings:
             " simulates. auto: real ones if there are any, and none otherwise.",
         ),
     ] = Devices.AUTO
-    profile: Annotated[str, Described(str, "Model of simulated cards.")] = "a100-80g"
+    profile: Annotated[
+        str, Described(str, "Model of simulated cards: a100-80g, h100-80g or l4-24g.")
+    ] = "a100-80g"
     count: Annotated[int, Described(number(0, 64), "Number of simulated cards.")] = 1
     run_directory: Annotated[
         Path, Described(absolute, "Where the agent keeps the files of claims; only read.")
@@ -82,7 +84,9 @@ class Settings:
         LogFormat,
         Described(choice(LogFormat), "json, text, or auto: text on a terminal and JSON elsewhere."),
     ] = LogFormat.AUTO
-    log_level: Annotated[str, Described(level, "The least severe lines to write.")] = "info"
+    log_level: Annotated[
+        str, Described(level, "The least severe lines to write: debug, info, warning or error.")
+    ] = "info"
 
 
 def described() -> Mapping[str, Described]:

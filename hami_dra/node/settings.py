@@ -71,7 +71,9 @@ class Settings:
             " none otherwise.",
         ),
     ] = Devices.AUTO
-    profile: Annotated[str, Described(str, "Model of simulated cards.")] = "a100-80g"
+    profile: Annotated[
+        str, Described(str, "Model of simulated cards: a100-80g, h100-80g or l4-24g.")
+    ] = "a100-80g"
     count: Annotated[int, Described(number(0, 64), "Number of simulated cards.")] = 1
     split_count: Annotated[
         int,
@@ -184,7 +186,9 @@ class Settings:
     log_level: Annotated[
         str,
         Described(
-            level, "The least severe lines to write; every call for a claim is one line at info."
+            level,
+            "The least severe lines to write: debug, info, warning or error. Every call for a claim"
+            " is one at info.",
         ),
     ] = "info"
 

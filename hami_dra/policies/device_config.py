@@ -94,8 +94,11 @@ def _config(written: Written, source: str) -> Json:
             message = f"{found(inner)}, expected the text of HAMi's device configuration"
             raise PolicyFileError(source, [Problem(line, ("data", _FILE), message)])
         return _config(read_yaml(inner, f"{source}[{_FILE}]"), f"{source}[{_FILE}]")
-    if not isinstance(value, dict):
-        message = f"{found(value)}, expected HAMi's {_FILE} or the ConfigMap that holds it"
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or isinstance(kind, str):
+        # Of another object no vendor would be known, and a policy without any converts nothing.
+        what = f"found a {kind}" if kind else found(value)
+        message = f"{what}, expected HAMi's {_FILE} or the ConfigMap that holds it"
         raise PolicyFileError(source, [Problem(1, (), message)])
     return value
 

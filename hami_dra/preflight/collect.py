@@ -29,6 +29,7 @@ _DRA: Final = "/apis/resource.k8s.io/v1"
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 _DRY_RUN: Final = {"dryRun": "All"}
 _HAMI_SCHEDULER: Final = {"labelSelector": "app.kubernetes.io/component=hami-scheduler"}
+_UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _UNAVAILABLE: Final = 503
 
@@ -54,6 +55,7 @@ async def collect(session: Session, policy: Policy, *, namespace: str) -> Eviden
 
     Raises:
         UnreachableError: if the API server does not answer.
+        ApiError: if it knows neither us nor the namespace, which tells nothing of the cluster.
     """
     # Alone and first: a server that is not there is one error and not twenty.
     server = await _seen(session.get("/version"))
@@ -144,7 +146,13 @@ async def _seen(read: Awaitable[T]) -> T | Hidden:
     try:
         return await read
     except ApiError as error:
-        return Hidden(str(error))
+        return _hidden(error)
+
+
+def _hidden(error: ApiError) -> Hidden:
+    if error.status == _UNAUTHORIZED:
+        raise error  # nobody knows us, so that everything would be hidden
+    return Hidden(str(error))
 
 
 async def _found(session: Session, path: str) -> Json | Hidden | None:
@@ -153,7 +161,7 @@ async def _found(session: Session, path: str) -> Json | Hidden | None:
     except NotFoundError:
         return None
     except ApiError as error:
-        return Hidden(str(error))
+        return _hidden(error)
 
 
 async def _all(
@@ -180,8 +188,11 @@ async def _dry_run(session: Session, path: str, body: Json) -> Probe | Hidden:
     try:
         return Probe(await session.create(path, body, query=_DRY_RUN))
     except ApiError as error:
-        if error.status == _FORBIDDEN and "cannot create resource" in error.message:
-            return Hidden(str(error))
+        is_denied = error.status == _FORBIDDEN and "cannot create resource" in error.message
+        if is_denied or error.status == _UNAUTHORIZED:
+            return _hidden(error)
+        if isinstance(error, NotFoundError) and error.details.get("kind") == "namespaces":
+            raise
         return Probe(None, error.message)
 
 

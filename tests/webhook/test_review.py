@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hami_dra.migration import Code, Json, Notice
+from hami_dra.migration import Code, Family, Json, Notice
+from hami_dra.migration.hint import lost_hints
+from hami_dra.migration.policy import HintNames
 from tests.webhook.reviews import gpu_pod, review_of
 from webhook.response import Admitted, Refused, Response
 from webhook.review import (
@@ -81,6 +83,24 @@ def test_a_long_path_gives_way_to_the_message() -> None:
     notice = Notice(Code.CORES_CLAMPED, "spec." + "x" * 100, "found 120, used 100")
 
     assert warnings_of((notice, notice)) == ("CoresClamped: found 120, used 100",)
+
+
+def test_a_hint_that_is_lost_is_named_in_each_warning() -> None:
+    """Its message alone, `no claim can say it`, speaks of nothing."""
+    hints, family = HintNames(), Family()
+    annotations = {
+        hints.gpu_policy: "spread",
+        hints.node_policy: "spread",
+        hints.weights: "{}",
+        family.annotations.numa_bind: "true",
+    }
+
+    warnings = warnings_of(tuple(lost_hints(annotations, hints, family)))
+
+    assert len(warnings) == len(annotations)
+    for name, warning in zip(annotations, warnings, strict=True):
+        assert name in warning
+        assert len(warning) <= LONGEST_WARNING
 
 
 def test_what_is_left_out_is_counted() -> None:

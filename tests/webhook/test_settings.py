@@ -9,14 +9,26 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
 from certs.bundle import Lifetimes
 from hami_dra.logs import LogFormat
+from webhook.__main__ import app
 from webhook.settings import CertificateMode, Settings
 
 
 def test_every_field_is_documented() -> None:
     assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_help_says_what_holds_when_nothing_is_set() -> None:
+    said = CliRunner().invoke(app, ["--help"]).stdout
+    joined = "".join(said.split())
+
+    for name, field in Settings.model_fields.items():
+        is_told = "Default:" in (field.description or "") or f"[default:{field.default}]" in joined
+        assert is_told or field.default in {None, False}, name
+    assert "PydanticUndefined" not in said
 
 
 def test_flags_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,13 +104,18 @@ def bound_of_quota(
     if quota is None:
         return None
     used = (item.get("status") or {}).get("used") or {}
+    verdict = _enforced(item, policy, validating)
+    is_ours = verdict.status is Status.PASS
+    # What the API server counts are the pods that were not converted, not what claims take.
     said = [
-        f"{limit.key}: {limit.hard} {limit.meaning.unit} (used: {used.get(limit.key, 0)})"
+        f"{limit.key}: {limit.hard} {limit.meaning.unit}"
+        + ("" if is_ours else f" (used: {used.get(limit.key, 0)})")
         for limit in quota.limits
     ]
-    verdict = _enforced(item, policy, validating)
     told = [verdict.found] if quota.limits else []
     told += [str(notice) for notice in quota.notices]
+    if is_ours and quota.limits:
+        told.append(f"what is used: hami-dra quota -n {quota.namespace}")
     if over := exceeded([quota], {}, wanted):
         told.append(f"all workloads at once do not fit: {over}")
     return _bound(item, "ResourceQuota", [*said, *quota.not_held], "; ".join(told), verdict.fix)

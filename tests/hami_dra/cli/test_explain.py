@@ -109,6 +109,15 @@ def test_nothing_to_explain_is_said() -> None:
     assert explain(PLAIN).stdout == "nothing asks for a GPU in HAMi's words\n"
 
 
+@pytest.mark.parametrize("what", ["", "pod/"])
+def test_an_empty_name_is_a_usage_error(what: str) -> None:
+    """It is what an unset variable leaves; all pods of a namespace were read, or a directory."""
+    result = CliRunner().invoke(app, ["explain", what])
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"found {what!r}, expected FILE, - or pod/NAME" in result.stderr
+
+
 def test_unreadable_input_is_named() -> None:
     result = explain("nvidia.com/gpu: [")
 

@@ -173,6 +173,17 @@ def test_symbolic_links_are_not_followed_out_of_the_tree(repository: Path) -> No
     assert CONVERTED in (repository / "below" / "d.yaml").read_text()
 
 
+def test_a_directory_of_nothing_but_links_out_of_it_is_told(repository: Path) -> None:
+    links = repository.parent / "links"
+    links.mkdir()
+    (links / "a.yaml").symlink_to(repository / "a.yaml")
+
+    ran = run("convert", "-f", links)
+
+    assert (ran.returncode, ran.stdout) == (1, b"")
+    assert b"found symbolic links that lead out of it and nothing else" in ran.stderr
+
+
 def test_a_link_to_itself_is_told_and_does_not_stop_the_others(repository: Path) -> None:
     (repository / "0.yaml").symlink_to("0.yaml")
     (repository / "below" / "up").symlink_to(repository)
@@ -198,6 +209,73 @@ def test_a_directory_that_cannot_be_read_is_told(repository: Path) -> None:
     assert ran.returncode == 1
     assert b": File name too long; name what can be read" in ran.stderr
     assert (repository / "a.yaml").read_text() == POD.format(name="a")
+
+
+def test_what_is_no_file_is_told_and_waited_for_by_nobody(repository: Path) -> None:
+    """A pipe to which nobody writes is read for ever, be it a manifest or a kustomization."""
+    os.mkfifo(repository / "0.yaml")
+    os.mkfifo(repository / "kustomization.yaml")
+    (repository / "1.json").symlink_to("0.yaml")
+
+    ran = run("convert", "-R", "-f", repository, "--in-place")
+
+    said = ran.stderr.decode().splitlines()
+    assert ran.returncode == 1
+    assert said == [
+        f"hami-dra: {repository}/{name}: found a pipe, socket or device, expected a file; name it"
+        " itself to read it"
+        for name in ("0.yaml", "1.json", "kustomization.yaml")
+    ]
+    assert CONVERTED in (repository / "a.yaml").read_text()
+
+
+def test_a_pipe_that_is_named_is_read_and_replaced_by_nothing(tmp_path: Path) -> None:
+    """It is what a shell makes of `<(helm template chart)`."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    with subprocess.Popen(["/bin/sh", "-c", 'printf %s "$1" > "$2"', "sh", POD, pipe]):
+        ran = run("convert", "-f", pipe)
+    refused = run("convert", "-f", pipe, "--in-place")
+
+    assert (ran.returncode, ran.stdout.decode().count(CONVERTED)) == (0, 1)
+    assert (refused.returncode, pipe.is_fifo()) == (2, True)
+    assert f"--in-place: found {pipe}, expected files" in refused.stderr.decode()
+
+
+def test_a_path_that_nobody_may_look_at_is_told(tmp_path: Path) -> None:
+    """A name that is too long is refused to root as well, as a closed directory is to others."""
+    ran = run("convert", "-f", tmp_path / ("x" * 300))
+
+    assert (ran.returncode, ran.stdout) == (1, b"")
+    assert b": File name too long; name a readable file" in ran.stderr
+
+
+def test_a_template_of_another_file_is_not_written_again(repository: Path) -> None:
+    """A file that came later can sort before the one that an earlier conversion wrote it into."""
+    below = repository / "below" / "d.yaml"
+    run("convert", "-f", below, "--in-place")
+    before = below.read_bytes()
+
+    shown = run("diff", "-R", "-f", repository)
+    ran = run("convert", "-R", "-f", repository, "--in-place")
+
+    assert (ran.returncode, below.read_bytes()) == (0, before)
+    assert CONVERTED in (repository / "a.yaml").read_text()
+    assert "ResourceClaimTemplate" not in (repository / "a.yaml").read_text()
+    assert b"ResourceClaimTemplate" not in shown.stdout
+
+
+def test_a_template_of_a_file_that_cannot_be_written_stands_in_the_next_one(
+    repository: Path,
+) -> None:
+    out = repository.parent / "out"
+    (out / "a.yaml").mkdir(parents=True)
+
+    ran = run("convert", "-R", "-f", repository, "--output-dir", out)
+
+    assert ran.returncode == 1
+    assert "ResourceClaimTemplate" in (out / "below" / "d.yaml").read_text()
 
 
 def test_a_link_that_is_named_and_leads_out_is_refused_in_place(repository: Path) -> None:

@@ -13,6 +13,7 @@ from hami_dra.migration import Json
 from hami_dra.migration.record import ANNOTATION
 
 CASES = Path(__file__).parents[2] / "cases"
+EXAMPLES = sorted((Path(__file__).parents[3] / "manifests" / "examples").glob("*.yaml"))
 
 PLAIN = """\
 # a chart's own
@@ -63,6 +64,14 @@ def run(command: str, text: str) -> Result:
 def documents(text: str) -> list[Json]:
     found = (YAML(typ="safe").load(document.text) for document in split("output", text))
     return [document for document in found if document]
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_the_examples_come_back_byte_for_byte(file: Path) -> None:
+    """What stood in no particular order comes back in that order."""
+    converted = run("convert", file.read_text()).stdout
+
+    assert run("revert", converted).stdout == file.read_text() != converted
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A session finds its cluster, stays authenticated and tells failures apart."""
 
+import asyncio
+import base64
 import json
 from contextlib import aclosing
 from pathlib import Path
@@ -73,8 +75,26 @@ async def test_nobody_listening_is_unreachable(tmp_path: Path) -> None:
         config = api.write_kubeconfig(tmp_path / "kubeconfig")
 
     async with await Session.connect(config) as session:
-        with pytest.raises(UnreachableError, match="GET /version"):
+        with pytest.raises(UnreachableError) as caught:
             await session.version()
+
+    port = api.url.rpartition(":")[2]
+    assert str(caught.value) == f"GET /version: 127.0.0.1:{port}: Connection refused"
+
+
+async def test_a_connection_that_is_cut_is_unreachable(tmp_path: Path) -> None:
+    """Its error says in words what happened, and shows no object of the library."""
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(cut, "127.0.0.1", 0)
+    api = ApiDouble()
+    api.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, await Session.connect(api.write_kubeconfig(tmp_path / "k")) as session:
+        with pytest.raises(UnreachableError, match=r"^GET /x: Server disconnected$"):
+            await session.get("/x")
 
 
 async def test_a_watch_can_be_left_early(api: ApiDouble, session: Session) -> None:
@@ -126,6 +146,18 @@ async def test_exec_credentials_are_renewed_through_the_hook(
         assert await session.version() == (1, 37)
 
 
+@pytest.mark.parametrize("command", ["false", "no-such-plugin"])
+async def test_an_exec_plugin_that_fails_makes_nobody_of_us(
+    api: ApiDouble, tmp_path: Path, command: str
+) -> None:
+    """The library goes on without credentials, and the API server tells of system:anonymous."""
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": command}
+    config = api.write_kubeconfig(tmp_path / "kubeconfig", {"exec": plugin})
+
+    with pytest.raises(ConfigurationError, match="exec plugin gave no credentials"):
+        await Session.connect(config)
+
+
 async def test_credentials_are_read_once_a_minute_at_most() -> None:
     now = 0.0
     reads = []
@@ -154,6 +186,18 @@ def test_an_explicit_kubeconfig_must_exist(tmp_path: Path) -> None:
         locate(tmp_path / "none", None, environ={}, home=tmp_path)
 
 
+def test_what_is_no_file_is_no_kubeconfig(tmp_path: Path) -> None:
+    """A pipe would be read twice, and a directory that nobody may enter is no traceback."""
+    too_long = tmp_path / ("x" * 300)
+
+    with pytest.raises(ConfigurationError, match="it is no file"):
+        locate(Path("/dev/null"), None, environ={}, home=tmp_path)
+    with pytest.raises(ConfigurationError, match="File name too long"):
+        locate(too_long, None, environ={}, home=tmp_path)
+    with pytest.raises(ConfigurationError, match="no file that can be read"):
+        locate(None, None, environ={"KUBECONFIG": str(too_long)}, home=tmp_path)
+
+
 def test_the_environment_comes_before_the_pod(tmp_path: Path) -> None:
     config = tmp_path / "mine"
     config.touch()
@@ -173,6 +217,17 @@ def test_the_pod_comes_before_the_home(tmp_path: Path) -> None:
     assert locate(None, None, environ={}, home=tmp_path).kubeconfig
 
 
+def test_the_home_is_not_meant_where_the_environment_names_a_file_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    """As kubectl does, so that nobody changes another cluster than the one that was named."""
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").touch()
+
+    with pytest.raises(ConfigurationError, match="not asked where KUBECONFIG is set"):
+        locate(None, None, environ={"KUBECONFIG": "/gone"}, home=tmp_path)
+
+
 def test_finding_no_cluster_lists_what_was_tried(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         locate(None, None, environ={"KUBECONFIG": "/gone"}, home=tmp_path)
@@ -181,12 +236,47 @@ def test_finding_no_cluster_lists_what_was_tried(tmp_path: Path) -> None:
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "a: b", "{", "contexts: 3"])
-async def test_a_damaged_kubeconfig_is_named(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "expected a kubeconfig; TypeError"),
+        (b"[]", "expected a kubeconfig; "),
+        (b"a: b", "Expected key current-context"),
+        (b"{", "expected a kubeconfig; ParserError: while parsing a flow node"),
+        (b"contexts: 3", "expected a kubeconfig; TypeError"),
+        (b"\x7fELF\xff" * 9999, "found bytes that are not UTF-8, expected a kubeconfig"),
+    ],
+)
+async def test_a_damaged_kubeconfig_is_named(tmp_path: Path, text: bytes, said: str) -> None:
     config = tmp_path / "damaged"
-    config.write_text(text)
+    config.write_bytes(text)
 
-    with pytest.raises(ConfigurationError, match="damaged"):
+    with pytest.raises(ConfigurationError) as caught:
+        await Session.connect(config)
+
+    assert str(caught.value).startswith(f"could not use {config}: ")
+    assert said in str(caught.value)
+    assert len(str(caught.value).splitlines()[0]) == len(str(caught.value)) < 500
+
+
+async def test_a_context_that_is_not_there_is_named(api: ApiDouble, tmp_path: Path) -> None:
+    config = api.write_kubeconfig(tmp_path / "kubeconfig")
+
+    with pytest.raises(ConfigurationError, match=r"found no context 'c'; kubectl config get-con"):
+        await Session.connect(config, "c")
+
+
+async def test_an_authority_that_is_no_certificate_is_told(tmp_path: Path) -> None:
+    config = ApiDouble().write_kubeconfig(tmp_path / "kubeconfig")
+    found = json.loads(config.read_text())
+    junk = base64.b64encode(b"junk").decode()
+    found["clusters"][0]["cluster"] = {
+        "server": "https://127.0.0.1:1",
+        "certificate-authority-data": junk,
+    }
+    config.write_text(json.dumps(found))
+
+    with pytest.raises(ConfigurationError, match=r"could not use .*certificate"):
         await Session.connect(config)
 
 

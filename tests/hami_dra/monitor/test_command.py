@@ -15,6 +15,7 @@ import pytest
 from hami_dra.lab.ports import LOOPBACK, free_ports
 from hami_dra.lab.wait import until
 from hami_dra.monitor.__main__ import command
+from hami_dra.node.simulated import PROFILES
 from tests.hami_dra.monitor.world import World, by, series
 from tests.hami_dra.node.claims import CARDS, DRIVER, NODE, result
 
@@ -96,6 +97,10 @@ def test_help_says_what_every_setting_means(capsys: pytest.CaptureFixture[str]) 
     assert "[env: HAMI_DRA_MONITOR_LEGACY_METRICS]" in said
     assert "hami-dra-monitor --name try --devices simulated" in said
     assert "needs no right in the cluster" in said
+    *models, last = sorted(PROFILES)
+    assert f"Model of simulated cards: {', '.join(models)} or {last}. [default: a100-80g]" in said
+    assert "[default: false] [env: HAMI_DRA_MONITOR_LEGACY_METRICS]" in said
+    assert "[default: 8080] [env: HAMI_DRA_MONITOR_PORT]" in said
 
 
 @pytest.mark.parametrize(

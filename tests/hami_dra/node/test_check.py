@@ -186,6 +186,24 @@ def test_a_wrong_setting_is_named(arguments: tuple[str, ...], expected: str) -> 
     assert expected in said
 
 
+def test_help_says_what_holds_when_nothing_is_set(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command(["run", "--help"])
+
+    said = " ".join(capsys.readouterr().out.split())
+    for name, default in {
+        "SPLIT_COUNT": "10",
+        "CORE_POLICY": "default",
+        "ALLOW_DISABLE": "true",
+        "CDI_MODE": "auto",
+        "RUN_DIRECTORY": "/run/hami-dra",
+        "PORT": "8080",
+    }.items():
+        assert f"[default: {default}] [env: HAMI_DRA_NODE_{name}]" in said
+    assert "[default: ]" not in said
+    assert "None" not in said
+
+
 def test_flags_win_over_the_environment_and_empty_variables_count_as_unset() -> None:
     environ = {
         "HAMI_DRA_NODE_NAME": "n1",

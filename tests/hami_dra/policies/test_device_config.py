@@ -261,6 +261,7 @@ def test_the_config_map_is_opened() -> None:
     ("text", "said"),
     [
         ("- a\n", "c:1: found a list, expected HAMi's device-config.yaml or the ConfigMap"),
+        ("kind: Pod\n", "c:1: found a Pod, expected HAMi's device-config.yaml or the ConfigMap"),
         ("kind: ConfigMap\ndata: {a: b}\n", "c:2: data.device-config.yaml: found nothing"),
         ("nvidia: {}\nnvidia: {}\n", "c:2: nvidia: found twice"),
         ("kind: ConfigMap\ndata:\n  device-config.yaml: |\n    a: [\n", "c[device-config.yaml]:2"),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hami_dra.kube.errors import UnreachableError
+from hami_dra.kube.errors import ApiError, UnreachableError
 from hami_dra.kube.session import Session
 from hami_dra.migration import Family, Json, Policy
 from hami_dra.preflight.collect import collect, node_of, pool_of, probed_family
@@ -103,6 +103,27 @@ async def test_an_api_server_that_goes_meanwhile_is_one_error(
         api.fail(call, 200, b"<html>")
 
     with pytest.raises(UnreachableError):
+        await collected(session)
+
+
+@pytest.mark.parametrize("call", ["GET /version", "GET /api/v1/nodes", PODS])
+async def test_an_api_server_that_does_not_know_us_is_one_error(
+    api: ApiDouble, session: Session, call: str
+) -> None:
+    """It is no fact of the cluster; dry runs that it refused were told as gates that are off."""
+    api.fail(call, 401, status_object(401, "Unauthorized", "Unauthorized"))
+
+    with pytest.raises(ApiError, match="401 Unauthorized"):
+        await collected(session)
+
+
+async def test_a_namespace_that_is_not_there_is_one_error(api: ApiDouble, session: Session) -> None:
+    """So it is with a mistyped --namespace, which says nothing of gates or of the webhook."""
+    status = status_object(404, "NotFound", 'namespaces "team" not found')
+    status["details"] = {"name": "team", "kind": "namespaces"}
+    api.fail(PODS, 404, status)
+
+    with pytest.raises(ApiError, match='namespaces "team" not found'):
         await collected(session)
 
 

@@ -63,9 +63,11 @@ def test_a_quota_says_who_enforces_it_and_whether_everything_fits() -> None:
     unknown = bound_of_quota(found, POLICY, validating=Hidden("403 Forbidden"), wanted={})
 
     assert held is not None
-    assert held.says == "limits.nvidia.com/gpumem: 40000 MiB (used: 7)"
-    assert (held.becomes, held.fix) == ("team/cards, enforced by the webhook", "")
+    assert held.says == "limits.nvidia.com/gpumem: 40000 MiB"
+    told = "team/cards, enforced by the webhook; what is used: hami-dra quota -n team"
+    assert (held.becomes, held.fix) == (told, "")
     assert over is not None
+    assert over.says == "limits.nvidia.com/gpumem: 40000 MiB (used: 7)"
     assert "nothing enforces them" in over.becomes
     assert "do not fit: exceeded quota: cards" in over.becomes
     assert over.fix == "hami-dra install"

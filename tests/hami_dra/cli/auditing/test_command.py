@@ -218,6 +218,25 @@ def test_a_report_is_written_beside_what_is_printed(kubeconfig: Path, tmp_path: 
     assert "<code>hami-dra audit -A</code>" in alone.stdout
 
 
+def test_a_report_goes_into_a_pipe_and_takes_the_place_of_nothing(
+    kubeconfig: Path, tmp_path: Path
+) -> None:
+    """With root, `--html /dev/stdout` put a file there, for everybody and for good."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+
+    with subprocess.Popen(["/bin/cat", pipe], stdout=subprocess.PIPE) as reader:
+        done = audit(kubeconfig, "--html", str(link))
+        written, _ = reader.communicate()
+    unnamed = audit(kubeconfig, "--html", "")
+
+    assert (done.exit_code, pipe.is_fifo(), link.is_symlink()) == (3, True, True)
+    assert written.startswith(b"<!DOCTYPE html>")
+    assert unnamed.exit_code == 2
+    assert "--html: found an empty name, expected a file" in unnamed.stderr
+
+
 def test_a_report_that_cannot_be_written_is_told(kubeconfig: Path, tmp_path: Path) -> None:
     done = audit(kubeconfig, "--html", str(tmp_path / "missing" / "report.html"))
 
