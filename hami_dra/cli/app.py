@@ -51,9 +51,8 @@ def _root() -> None:
 
 def main() -> None:
     """Run the command line, under the name by which kubectl's users call it where they do."""
-    if (
-        sys.stdout is None
-    ):  # what is printed shall fail, and a file that is opened not be taken for it
+    if sys.stdout is None:
+        # What is printed shall fail, and no file that is opened be taken for standard output.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     if isinstance(sys.stdout, TextIOWrapper):
         # Manifests are UTF-8 wherever they are printed, and names of files the bytes that they are.

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 import typer
 
@@ -11,6 +11,8 @@ from hami_dra.cli.report import Report, ReportFormat, Result, rendered
 from hami_dra.cli.sources import Source, UnreadableError, files
 
 _WORTH_A_BAR: Final = 200
+
+_Content: TypeAlias = bytes | UnreadableError
 
 
 def inputs(names: Iterable[str], kustomizations: Iterable[str], *, recursive: bool) -> list[Source]:
@@ -35,15 +37,13 @@ def read_all(
         report: what could not be read is noted there.
         first: is told name and content of every input before the first one is handed out.
     """
-    contents: Iterable[bytes | UnreadableError] = map(_read, sources)
+    kept: list[_Content | None] = [None] * len(sources)
     if first is not None:
-        contents = list(contents)
-        for source, content in zip(sources, contents, strict=True):
-            if isinstance(content, bytes):
-                first(source.name, content)
+        kept = [_read_first(source, first) for source in sources]
     is_long = len(sources) >= _WORTH_A_BAR and sys.stderr.isatty()
     with typer.progressbar(sources, file=sys.stderr, hidden=not is_long) as bar:
-        for source, content in zip(bar, contents, strict=True):
+        for source, held in zip(bar, kept, strict=True):
+            content = _read(source) if held is None else held
             report.files += 1
             if isinstance(content, bytes):
                 yield source, content
@@ -51,7 +51,18 @@ def read_all(
                 report.errors.append(str(content))
 
 
-def _read(source: Source) -> bytes | UnreadableError:
+def _read_first(source: Source, first: Callable[[str, bytes], None]) -> _Content | None:
+    """Read an input for `first`; return what cannot be read a second time, as a pipe cannot.
+
+    What a directory holds is read twice instead, and never all in memory.
+    """
+    content = _read(source)
+    if isinstance(content, bytes):
+        first(source.name, content)
+    return None if source.is_found else content
+
+
+def _read(source: Source) -> _Content:
     try:
         return source.read()
     except UnreadableError as error:

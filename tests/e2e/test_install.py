@@ -207,7 +207,7 @@ def test_agents_that_cannot_be_created_are_explained(site: Site) -> None:
         done = site.run("install", "--runtime-class", "nvidia", "--timeout", "10")
 
     assert done.exit_code == 3
-    assert "daemonset.apps/hami-dra-node was not ready" in done.stderr
+    assert "daemonset.apps/hami-dra-node got no further for 10 s" in done.stderr
     assert 'RuntimeClass "nvidia" not found' in done.stderr
 
 
