@@ -1,19 +1,18 @@
 """Look at a node as the agent would, and say what is missing and how to mend it."""
 
-import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hami_dra.node import sockets
 from hami_dra.node.backend import BackendError
-from hami_dra.node.choose import choose_backend
+from hami_dra.node.choose import choose_backend, first_that_works, ways_to_find
 from hami_dra.node.devices import WHOLE, device_name
 from hami_dra.node.inventory import Card
 from hami_dra.node.node_state import HANGS_S
-from hami_dra.node.settings import CdiMode, Settings
+from hami_dra.node.settings import Settings
 from hami_dra.patience import HangsError, Patience
 
 _OLDEST_DRIVER: Final = 440
@@ -72,10 +71,9 @@ def findings(settings: Settings, *, root: Path = Path("/")) -> Findings:
         source = backend.name
         cards = Patience(lambda: tuple(backend.cards()), HANGS_S).ask()
         if source == "nvml":
-            mode = settings.cdi_mode.value
-        Patience(backend.edits, HANGS_S).ask()
-        if mode == CdiMode.AUTO:
-            mode = f"{_first_that_works(settings, root)} ({mode})"
+            mode, ways = settings.cdi_mode.value, ways_to_find(settings)
+            way, _ = Patience(lambda: first_that_works(ways, cards), HANGS_S).ask()
+            mode = way.value if way == mode else f"{way.value} ({mode})"
     except BackendError as error:
         problems.append(Problem(str(error), "do what this says, and check again"))
     except HangsError as error:
@@ -97,26 +95,6 @@ def findings(settings: Settings, *, root: Path = Path("/")) -> Findings:
             *_socket_problems(settings),
         ),
     )
-
-
-def _first_that_works(settings: Settings, root: Path) -> str:
-    """Tell which way is the one that works, of those that are tried in turn.
-
-    Raises:
-        BackendError: if none does any more.
-    """
-    *others, last = (mode for mode in CdiMode if mode is not CdiMode.AUTO)
-    for mode in others:
-        with contextlib.suppress(BackendError):
-            return _tried(mode, settings, root)
-    return _tried(last, settings, root)
-
-
-def _tried(mode: CdiMode, settings: Settings, root: Path) -> str:
-    backend = choose_backend(replace(settings, cdi_mode=mode), root=root)
-    backend.cards()
-    backend.edits()
-    return mode.value
 
 
 def render(found: Findings) -> str:

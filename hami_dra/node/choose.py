@@ -2,12 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from hami_dra.node.backend import Backend, FindEdits, NoCards, SimulatedCards, real_cards
+from hami_dra.node.backend import (
+    Backend,
+    BackendError,
+    FindEdits,
+    NoCards,
+    SimulatedCards,
+    real_cards,
+)
+from hami_dra.node.cdi import NodeEdits
+from hami_dra.node.inventory import Card
 from hami_dra.node.settings import CdiMode, Devices, Settings
 
 _LOOK_S: Final = 30.0
@@ -29,22 +38,45 @@ def choose_backend(settings: Settings, *, root: Path = Path("/")) -> Backend:
         return SimulatedCards(settings.profile, settings.count, settings.name, root=root)
     if settings.devices is Devices.AUTO and real_cards(root) is None:
         return NoCards()
-    # Loaded here alone: a node without cards needs neither NVML nor a YAML parser.
+    # Loaded here alone: a node without cards needs no NVML.
+    from hami_dra.node.nvml import NvmlCards  # noqa: PLC0415
+
+    ways = ways_to_find(settings)
+    return NvmlCards(lambda cards: first_that_works(ways, cards)[1], root=root)
+
+
+def ways_to_find(settings: Settings) -> Mapping[CdiMode, FindEdits]:
+    """Return how to find out what containers need to use real cards, in the order of trying."""
+    # Loaded here alone: a node without cards needs no YAML parser.
     from hami_dra.node import edits  # noqa: PLC0415
     from hami_dra.node.driver_files import DriverRoot  # noqa: PLC0415
-    from hami_dra.node.nvml import NvmlCards  # noqa: PLC0415
     from hami_dra.node.remembered import Remembered  # noqa: PLC0415
 
     driver = DriverRoot(settings.driver_root, settings.host_driver_root or settings.driver_root)
-    toolkit = Remembered(edits.from_toolkit)
-    spec = Remembered(edits.from_host, files=edits.host_specs())
-    ways: dict[CdiMode, list[FindEdits]] = {
-        CdiMode.TOOLKIT: [toolkit],
-        CdiMode.SPEC: [spec],
-        CdiMode.OWN: [driver.edits],
-        CdiMode.AUTO: [toolkit, spec, driver.edits],
+    ways: dict[CdiMode, FindEdits] = {
+        CdiMode.TOOLKIT: Remembered(edits.from_toolkit),
+        CdiMode.SPEC: Remembered(edits.from_host, files=edits.host_specs()),
+        CdiMode.OWN: driver.edits,
     }
-    return NvmlCards(edits.first_that_works(ways[settings.cdi_mode]), root=root)
+    mode = settings.cdi_mode
+    return ways if mode is CdiMode.AUTO else {mode: ways[mode]}
+
+
+def first_that_works(
+    ways: Mapping[CdiMode, FindEdits], cards: Sequence[Card]
+) -> tuple[CdiMode, NodeEdits]:
+    """Try ways one after another; return the one that works, and what it found.
+
+    Raises:
+        BackendError: if none does, with what each said.
+    """
+    reasons: list[str] = []
+    for mode, find in ways.items():
+        try:
+            return mode, find(cards)
+        except BackendError as error:
+            reasons.append(str(error))
+    raise BackendError("; ".join(dict.fromkeys(reasons)))
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from hami_dra.migration import Json
-from hami_dra.node.backend import BackendError, FindEdits
+from hami_dra.node.backend import BackendError
 from hami_dra.node.cdi import NodeEdits
 from hami_dra.node.inventory import Card
 
@@ -94,21 +94,6 @@ def from_host(cards: Sequence[Card], *, root: Path = Path("/")) -> NodeEdits:
         " make one with `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml"
         " --device-name-strategy=uuid`"
     )
-
-
-def first_that_works(ways: Sequence[FindEdits]) -> FindEdits:
-    """Try ways one after another; what none can do is told with what each said."""
-
-    def find(cards: Sequence[Card]) -> NodeEdits:
-        reasons: list[str] = []
-        for way in ways:
-            try:
-                return way(cards)
-            except BackendError as error:
-                reasons.append(str(error))
-        raise BackendError("; ".join(reasons))
-
-    return find
 
 
 def take_apart(spec: object, cards: Sequence[Card], source: str) -> NodeEdits:

@@ -13,10 +13,10 @@ import pytest
 
 from hami_dra.node import check, settings
 from hami_dra.node.__main__ import command
-from hami_dra.node.backend import BackendError, NoCards
+from hami_dra.node.backend import BackendError, FindEdits, NoCards
 from hami_dra.node.cdi import NodeEdits
 from hami_dra.node.inventory import Card
-from hami_dra.node.settings import Settings
+from hami_dra.node.settings import CdiMode, Settings
 from hami_dra.node.simulated import cards
 from hami_dra.variables import SettingsError
 
@@ -117,9 +117,9 @@ def test_an_old_driver_is_named(kubelet: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("works", "expected"),
     [
-        ({"auto", "toolkit", "spec", "own"}, "container edits: toolkit (auto)"),
-        ({"auto", "spec", "own"}, "container edits: spec (auto)"),
-        ({"auto", "own"}, "container edits: own (auto)"),
+        ({"toolkit", "spec", "own"}, "container edits: toolkit (auto)"),
+        ({"spec", "own"}, "container edits: spec (auto)"),
+        ({"own"}, "container edits: own (auto)"),
         (set[str](), "problem: this way does not work"),
     ],
 )
@@ -127,20 +127,23 @@ def test_which_way_to_find_what_containers_need_is_told(
     kubelet: Path, monkeypatch: pytest.MonkeyPatch, works: set[str], expected: str
 ) -> None:
     class Real(NoCards):
-        """Real cards, and some of the ways."""
+        """Real cards."""
 
         name = "nvml"
 
-        def __init__(self, settings: Settings, **_: object) -> None:
-            self.mode = settings.cdi_mode
+    def way(mode: CdiMode) -> FindEdits:
+        """Find it, or not."""
 
-        def edits(self) -> NodeEdits:
-            """Find it, or not."""
-            if self.mode not in works:
+        def find(_: Sequence[Card]) -> NodeEdits:
+            if mode.value not in works:
                 raise BackendError("this way does not work")
             return NodeEdits()
 
-    monkeypatch.setattr(check, "choose_backend", Real)
+        return find
+
+    ways = {mode: way(mode) for mode in (CdiMode.TOOLKIT, CdiMode.SPEC, CdiMode.OWN)}
+    monkeypatch.setattr(check, "choose_backend", lambda *_, **__: Real())
+    monkeypatch.setattr(check, "ways_to_find", lambda _: ways)
 
     said = check.render(check.findings(Settings(name="n1", kubelet_directory=kubelet)))
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,14 +11,15 @@ import pytest
 from hami_dra.lab.wait import until
 from hami_dra.migration import Json
 from hami_dra.node.allocation import PrepareError
-from hami_dra.node.backend import BackendError, NoCards
+from hami_dra.node.backend import BackendError, FindEdits, NoCards
 from hami_dra.node.cdi import NodeEdits
-from hami_dra.node.choose import choose_backend, ending_for_a_driver
+from hami_dra.node.choose import choose_backend, ending_for_a_driver, first_that_works
 from hami_dra.node.devices import UNHEALTHY
-from hami_dra.node.edits import first_that_works, from_host, from_toolkit, take_apart
+from hami_dra.node.edits import from_host, from_toolkit, take_apart
+from hami_dra.node.inventory import Card
 from hami_dra.node.node_state import NodeState
 from hami_dra.node.nvml import NvmlCards
-from hami_dra.node.settings import Settings
+from hami_dra.node.settings import CdiMode, Settings
 from tests.hami_dra.node.fake_nvml import FakeCard, FakeNvml, pynvml
 
 FIRST = "GPU-11111111-1111-1111-1111-111111111111"
@@ -462,7 +463,14 @@ def test_a_toolkit_that_cannot_be_run_is_told(
 def test_the_toolkit_is_asked_first_and_the_hosts_spec_second(
     backend: NvmlCards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find = first_that_works([from_toolkit, lambda cards: from_host(cards, root=tmp_path)])
+    ways: Mapping[CdiMode, FindEdits] = {
+        CdiMode.TOOLKIT: from_toolkit,
+        CdiMode.SPEC: lambda cards: from_host(cards, root=tmp_path),
+    }
+
+    def find(cards: Sequence[Card]) -> NodeEdits:
+        return first_that_works(ways, cards)[1]
+
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BackendError, match=r"found no nvidia-ctk.*found no CDI spec"):
         find(backend.cards())
