@@ -183,6 +183,19 @@ def test_the_agent_understands_its_arguments_and_has_its_directories() -> None:
     assert outside == mounts, "kubelet and runtime are told these paths"
 
 
+def test_agents_are_replaced_by_tenths_of_the_nodes_and_none_goes_before_its_successor() -> None:
+    [agents] = [
+        item
+        for item in objects(Choice())
+        if item["kind"] == "DaemonSet" and item["metadata"]["name"] == AGENT
+    ]
+
+    assert agents["spec"]["updateStrategy"]["rollingUpdate"] == {
+        "maxSurge": "10%",
+        "maxUnavailable": 0,
+    }
+
+
 def test_the_agent_has_the_rights_of_its_manifest_and_no_others() -> None:
     """NVML names processes by the node's ids, and whose they are is not for everybody to see."""
     pod = template_of("DaemonSet", Choice(), AGENT)["spec"]
