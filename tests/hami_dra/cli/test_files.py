@@ -325,6 +325,8 @@ def test_an_interrupt_leaves_the_old_file_and_no_other(repository: Path) -> None
     file = repository / "a.yaml"
     program = (
         "import os, signal\nfrom hami_dra.cli.app import app\n"
+        # A shell has what it runs in the background ignore it.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "os.fsync = lambda descriptor: signal.raise_signal(signal.SIGINT)\n"
         f"app(['convert', '-f', {str(file)!r}, '--in-place'])\n"
     )
